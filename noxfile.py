@@ -1,0 +1,162 @@
+"""Sessions of the workspace; ``nox -l`` lists them. ``uv run nox`` runs lint, workspace and every paper's tests.
+
+A paper is tested as its users get it: the built wheel in a fresh environment that holds what the wheel declares,
+at the versions of ``uv.lock``, and nothing of this checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from papers import Paper, papers  # noqa: E402
+
+PAPERS = papers()
+SHARED = "papers-shared"
+
+nox.needs_version = ">=2025.2"
+nox.options.default_venv_backend = "uv"
+nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["lint", "workspace", "test-shared", *(f"test-{paper.name}" for paper in PAPERS)]
+
+# Environments are hard links into uv's cache, which only works on one file system: elsewhere, move the cache here.
+_CACHE = Path(os.environ.get("UV_CACHE_DIR", Path.home() / ".cache"))
+if _CACHE.exists() and _CACHE.stat().st_dev != ROOT.stat().st_dev:
+    os.environ["UV_CACHE_DIR"] = str(ROOT.parent / ".uv-cache")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+def build_wheel(session: nox.Session, package: str) -> Path:
+    """Build one package's wheel into the session's temporary folder."""
+    out = Path(session.create_tmp()) / "dist"
+    stem = package.replace("-", "_")
+    for old in out.glob(f"{stem}-*.whl"):
+        old.unlink()
+    session.run("uv", "build", "--quiet", "--wheel", "--package", package, "-o", str(out), external=True)
+    return next(out.glob(f"{stem}-*.whl")).resolve()
+
+
+def install_wheel(session: nox.Session, package: str, *groups: str) -> None:
+    """Install the wheel and its declared dependencies at the locked versions, check it alone, then add groups."""
+    pins = Path(session.create_tmp()) / "pins.txt"
+    flags = [f"--group={group}" for group in groups]
+    session.run(
+        *[
+            "uv",
+            "export",
+            "--quiet",
+            "--frozen",
+            "--package",
+            package,
+            "--no-dev",
+            *flags,
+            "--no-emit-workspace",
+        ],
+        *["--no-hashes", "--no-annotate", "--no-header", "-o", str(pins)],
+        external=True,
+        silent=True,
+    )
+    wheels = [str(build_wheel(session, name)) for name in dict.fromkeys((SHARED, package))]
+    session.install("--constraint", str(pins), *wheels)
+    if groups:
+        folder = "shared" if package == SHARED else f"packages/{package}"
+        chosen = [f"--group={folder}/pyproject.toml:{group}" for group in groups]
+        session.install("--constraint", str(pins), *chosen)
+
+
+def check_alone(session: nox.Session, paper: Paper) -> None:
+    """With nothing but its declared dependencies installed, the package imports and its scripts answer."""
+    session.run("python", "-c", f"import {paper.name}", silent=True)
+    for script in paper.scripts:
+        session.run(script, "--help", silent=True)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, docstrings and types of everything."""
+    session.run_install("uv", "sync", "--quiet", "--frozen", "--active", external=True)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    sources = [str(paper.source) for paper in PAPERS]
+    session.run("ty", "check", "--quiet", "shared/src", *sources)
+
+
+@nox.session
+def workspace(session: nox.Session) -> None:
+    """Check what no single package can see: unique scripts, README tables, provenance, completeness, wheel sizes."""
+    install_wheel(session, SHARED, "test")
+    session.run("pytest", "-q", "tools/tests")
+    wheels = [build_wheel(session, paper.name) for paper in PAPERS]
+    session.run("python", "tools/checks.py", *map(str, wheels))
+
+
+@nox.session
+def readme(session: nox.Session) -> None:
+    """Regenerate the tables of all READMEs from the committed results."""
+    install_wheel(session, SHARED)
+    session.run("python", "tools/readme.py")
+
+
+@nox.session(name="new-paper", venv_backend="none")
+def new_paper(session: nox.Session) -> None:
+    """Write the skeleton of a new paper: ``nox -s new-paper -- NAME VERB``."""
+    session.run("python", "tools/new_paper.py", *session.posargs)
+
+
+@nox.session(name="test-shared")
+def test_shared(session: nox.Session) -> None:
+    """Test papers-shared from its wheel."""
+    install_wheel(session, SHARED)
+    session.run("python", "-c", "import papers_shared", silent=True)
+    install_wheel(session, SHARED, "test")
+    session.run("pytest", "shared/tests", *session.posargs)
+
+
+def add_sessions(paper: Paper) -> None:
+    """Give one paper its four sessions."""
+
+    def test(session: nox.Session) -> None:
+        install_wheel(session, paper.name)
+        check_alone(session, paper)
+        install_wheel(session, paper.name, "test")
+        typed = f"--jaxtyping-packages={paper.name},beartype.beartype"
+        session.run("pytest", typed, f"packages/{paper.name}/tests", *session.posargs)
+
+    def bench(session: nox.Session) -> None:
+        install_wheel(session, paper.name, "test", *(["bench"] if paper.has_group("bench") else []))
+        raw = Path(session.create_tmp()) / "benchmark.json"
+        session.run(
+            *["pytest", "-o", "python_files=bench_*.py", "--benchmark-only", f"--benchmark-json={raw}", "-s"],
+            *[f"packages/{paper.name}/benchmarks", *session.posargs],
+        )
+        session.run("python", "tools/bench.py", paper.name, str(raw))
+
+    def claims(session: nox.Session) -> None:
+        install_wheel(session, paper.name, *(["claims"] if paper.has_group("claims") else []))
+        out = f"packages/{paper.name}/results/small"
+        session.run(paper.name, "claims", "--scale", "small", "--out", out, *(session.posargs or ["--resume"]))
+
+    def wheel(session: nox.Session) -> None:
+        for name in (SHARED, paper.name):
+            session.run("uv", "build", "--wheel", "--package", name, "-o", "dist", external=True)
+
+    what = {
+        test: f"Test {paper.name} from its wheel, installed alone.",
+        bench: f"Time {paper.name} against its peers and write results/small/bench.json.",
+        claims: f"Re-test the claims of {paper.name} at small scale (minutes).",
+        wheel: f"Build the wheel of {paper.name} into dist/.",
+    }
+    for function, doc in what.items():
+        function.__doc__ = doc
+        backend = "none" if function is wheel else None
+        nox.session(name=f"{function.__name__}-{paper.name}", venv_backend=backend)(function)
+
+
+for _paper in PAPERS:
+    add_sessions(_paper)
