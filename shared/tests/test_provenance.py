@@ -47,6 +47,8 @@ def test_the_results_being_written_do_not_count_as_dirty(repository):
 
 
 def test_outside_a_repository_or_without_git_there_is_no_commit(tmp_path, monkeypatch):
+    # The temporary folder may itself lie inside a checkout; git must not look further up.
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     monkeypatch.chdir(tmp_path)
     assert provenance()["git"] is None
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -59,7 +61,9 @@ def test_a_package_under_version_control_gives_its_own_commit(repository, tmp_pa
     git(repository, "add", ".")
     git(repository, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "second")
     monkeypatch.syspath_prepend(repository)
-    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(elsewhere.parent))
+    monkeypatch.chdir(elsewhere)
     assert provenance("trackedpackage")["git"]["dirty"] is False
     assert provenance()["git"] is None
 
