@@ -56,6 +56,12 @@ def test_safetensors_round_trip_of_numpy_arrays_in_any_layout(tmp_path):
         assert file.metadata() == {"why": "test"}
 
 
+def test_safetensors_have_the_mode_that_any_new_file_has(tmp_path):
+    (tmp_path / "plain").write_text("")
+    path = write_safetensors(tmp_path / "a.safetensors", ARRAYS)
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
 def test_safetensors_are_the_same_bytes_whatever_the_order_of_metadata(tmp_path):
     notes = {f"key{number}": str(number) for number in range(12)}
     first = write_safetensors(tmp_path / "a.safetensors", ARRAYS, notes).read_bytes()

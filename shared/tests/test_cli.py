@@ -384,6 +384,16 @@ def test_short_work_shows_nothing_in_a_log_file(capsys, clock):
     assert capsys.readouterr().err == ""
 
 
+def test_steps_of_an_earlier_run_took_no_time_in_this_one(capsys, clock):
+    with cli.progress("training", total=1000) as bar:
+        bar.update(900)
+        clock.now += 1
+        bar.advance(1)
+        clock.now += 3
+        bar.advance(1)
+    assert capsys.readouterr().err.splitlines()[0] == "training: 902/1000 (90%), about 3 min 16 s left, 4 s so far"
+
+
 def test_progress_without_a_total_counts(capsys, clock):
     with cli.progress("reading") as bar:
         clock.now += 5.0

@@ -26,21 +26,27 @@ class Progress:
         Steps finished.
     total : float or None
         Steps in all, if known.
+    start : float
+        Steps that an earlier run had done: what the first `update` says, before any `advance`. They took no time now.
     """
 
     def __init__(self, description: str, total: float | None) -> None:
         self.description = description
         self.total = total
-        self.done = 0.0
+        self.done = self.start = 0.0
         self.note = ""
+        self._moved = False
 
     def advance(self, steps: float = 1, note: str | None = None) -> None:
         """Count ``steps`` more as done; ``note`` is shown beside the bar, for example the loss."""
+        self._moved = True
         self.update(self.done + steps, note)
 
     def update(self, done: float | None = None, note: str | None = None, total: float | None = None) -> None:
         """Set what is done, the note, or the total."""
         self.done = self.done if done is None else done
+        if done is not None and not self._moved:
+            self.start, self._moved = self.done, True
         self.note = self.note if note is None else note
         self.total = self.total if total is None else total
         self._show()
@@ -72,8 +78,9 @@ class _Lines(Progress):
         parts = [f"{self.done:g}"]
         if self.total:
             parts = [f"{self.done:g}/{self.total:g} ({100 * self.done / self.total:.0f}%)"]
-            if 0 < self.done < self.total:
-                parts.append(f"about {duration(elapsed * (self.total - self.done) / self.done)} left")
+            if self.start < self.done < self.total:
+                left = elapsed * (self.total - self.done) / (self.done - self.start)
+                parts.append(f"about {duration(left)} left")
         parts.append(f"{duration(elapsed)} so far")
         parts += [self.note] if self.note else []
         self._shown_at = self.done

@@ -155,32 +155,29 @@ def write_safetensors(
     """
     torch = sys.modules.get("torch")
     notes = dict(metadata or {}) or None
-    with atomic_path(path, force=force) as temporary:
-        if torch is not None and any(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
-            from safetensors.torch import save_file
+    # As bytes, not with save_file: that one puts another file, for the owner's eyes only, in the place of ours.
+    if torch is not None and any(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
+        from safetensors.torch import save
 
-            save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, temporary, notes)
-        else:
-            import numpy as np
-            from safetensors.numpy import save_file as save_arrays
+        data = save({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, notes)
+    else:
+        import numpy as np
+        from safetensors.numpy import save as save_arrays
 
-            arrays = {name: np.ascontiguousarray(np.asarray(tensor)) for name, tensor in tensors.items()}
-            save_arrays({name: a.reshape(np.shape(tensors[name])) for name, a in arrays.items()}, temporary, notes)
-        if notes:
-            _sort_metadata(temporary)
-    return Path(path)
+        arrays = {name: np.ascontiguousarray(np.asarray(tensor)) for name, tensor in tensors.items()}
+        data = save_arrays({name: a.reshape(np.shape(tensors[name])) for name, a in arrays.items()}, notes)
+    return write_bytes(path, _sort_metadata(data) if notes else data, force=force)
 
 
-def _sort_metadata(path: Path) -> None:
+def _sort_metadata(data: bytes) -> bytes:
     """Order the header's metadata, which safetensors writes in random order, so that equal files are equal bytes."""
-    with path.open("r+b") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-        if len(text) <= length:  # as it is, unless a future version writes JSON more tightly
-            file.seek(8)
-            file.write(text.ljust(length))
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    if len(text) > length:  # a future version may write JSON more tightly: leave it as it is
+        return data
+    return data[:8] + text.ljust(length) + data[8 + length :]
 
 
 def write_png(path: PathLike, image: Image.Image | np.ndarray, *, force: bool = True) -> Path:
