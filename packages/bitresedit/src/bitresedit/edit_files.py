@@ -1,0 +1,281 @@
+"""Edits from files to files: what the command line's ``edit`` reads, checks beforehand, and writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bitresedit.backbones import Backbone
+from bitresedit.baselines import METHODS, check_methods
+from bitresedit.config import EditConfig
+from bitresedit.data import Sample, load_sample, pictures_in
+from bitresedit.editor import EditItem, Editor, EditResult, psnr
+from bitresedit.errors import BitResEditError, CheckpointError
+from bitresedit.gate import MaskLike
+from bitresedit.panel import draw_panel
+from bitresedit.probe import Probe
+from bitresedit.prompts import checked_prompts
+from bitresedit.scores import score_edits
+from papers_shared.artifacts import provenance, write_figure, write_json
+from papers_shared.errors import InputError
+from papers_shared.images import open_image, save_image
+
+
+@dataclass(frozen=True)
+class PlannedEdit:
+    """One edit to make: the picture (a file or a bundled sample), the seed, and the files to write."""
+
+    name: str
+    picture: Path | Sample
+    seed: int
+    edited: Path
+    panel: Path
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything an ``edit`` command will do, checked before a model is loaded."""
+
+    edits: list[PlannedEdit]
+    source: str
+    target: str
+    mask: MaskLike
+    folder: Path
+    record: Path
+
+
+def refuse_existing(paths: Iterable[Path], force: bool) -> None:
+    """Refuse to start if a file to be written is there, so that no work is lost at the end.
+
+    Raises
+    ------
+    InputError
+        If a file exists and ``force`` is not given.
+    """
+    for path in paths:
+        if path.exists() and not force:
+            raise InputError(f"{path} exists", "pass --force to replace it, or name another file")
+
+
+def plan_edits(
+    image: Path | None,
+    source: str | None,
+    target: str | None,
+    mask: str | None,
+    sample: str,
+    seeds: Sequence[int],
+    out: Path | None,
+    panel: Path | None,
+    force: bool,
+) -> Plan:
+    """Check an ``edit`` command's input and name its output files.
+
+    Parameters
+    ----------
+    image
+        A picture, a folder of pictures, or None for a bundled sample.
+    source, target, mask
+        As given; a sample brings its own.
+    sample
+        Name of the sample.
+    seeds
+        One edit of each picture for each.
+    out, panel
+        As given; several edits go into the folder ``out``.
+    force
+        Whether files may be replaced.
+
+    Raises
+    ------
+    InputError
+        If prompts are missing, files are there, or there is no picture.
+    """
+    pictures: list[tuple[str, Path | Sample]]
+    if image is None:
+        bundled = load_sample(sample)
+        pictures = [(f"sample {sample}", bundled)]
+        source, target = source or bundled.source, bundled.target if target is None else target
+        where: MaskLike = bundled.mask if mask is None else mask
+    else:
+        if source is None or target is None:
+            raise InputError(
+                "a picture needs --source and --target", "say in words what it shows and what it should show"
+            )
+        pictures = [(str(path), path) for path in pictures_in(image)]
+        where = "auto" if mask is None else mask
+    checked_prompts(source, target)
+    edits, folder, record = _named(pictures, seeds, image, out, panel)
+    refuse_existing([path for e in edits for path in (e.edited, e.panel)] + [record], force)
+    return Plan(edits, source, target, where, folder, record)
+
+
+def _named(
+    pictures: Sequence[tuple[str, Path | Sample]],
+    seeds: Sequence[int],
+    image: Path | None,
+    out: Path | None,
+    panel: Path | None,
+) -> tuple[list[PlannedEdit], Path, Path]:
+    if len(seeds) == 1 and not (image is not None and image.is_dir()):
+        edited = out or Path("edited.png")
+        panel = panel or (Path("panel.png") if out is None else edited.with_name(f"{edited.stem}-panel.png"))
+        record = Path("edit.json") if out is None else edited.with_suffix(".json")
+        return [PlannedEdit(*pictures[0], seeds[0], edited, panel)], edited.parent, record
+    folder = out or Path("edits")
+    if folder.suffix or folder.is_file() or panel is not None:
+        raise InputError("several edits are written to a folder", "give --out FOLDER, and no --panel")
+    edits = []
+    for name, picture in pictures:
+        stem = picture.name if isinstance(picture, Sample) else picture.stem
+        for seed in seeds:
+            base = folder / (stem if len(seeds) == 1 else f"{stem}-seed{seed}")
+            edits.append(
+                PlannedEdit(
+                    name, picture, seed, base.with_name(base.name + ".png"), base.with_name(base.name + "-panel.png")
+                )
+            )
+    double = {e.edited for e in edits if sum(e.edited == other.edited for other in edits) > 1}
+    if double:
+        raise InputError(f"two pictures would both be written to {min(double)}", "rename one of them")
+    return edits, folder, folder / "edit.json"
+
+
+def edit_files(
+    backbone: Backbone,
+    config: EditConfig,
+    method: str,
+    plan: Plan,
+    batch: int,
+    force: bool,
+    track: Callable[[Iterable[Any], str], Iterable[Any]],
+) -> dict[str, Any]:
+    """Make the planned edits, write pictures, panels and the record, and give the record.
+
+    Parameters
+    ----------
+    backbone, config
+        The model and its settings.
+    method
+        Name of a method.
+    plan
+        From :func:`plan_edits`.
+    batch
+        Seeds of one picture at once.
+    force
+        Whether files may be replaced.
+    track
+        Progress: called with the batches and a description.
+
+    Returns
+    -------
+    dict
+        Method, configuration, provenance and one entry an edit.
+
+    Raises
+    ------
+    InputError
+        For whatever the user can put right.
+    """
+    check_methods([method])
+    editor = Editor(backbone, config, METHODS[method])
+    probe = _probe() if any(isinstance(e.picture, Sample) for e in plan.edits) else None
+    entries = []
+    for chunk in track(_same_picture(plan.edits, batch), "editing"):
+        picture = chunk[0].picture
+        loaded = picture.image if isinstance(picture, Sample) else open_image(picture)
+        items = [EditItem(loaded, plan.source, plan.target, plan.mask, planned.seed) for planned in chunk]
+        for planned, result in zip(chunk, editor.edit_batch(items), strict=True):
+            entries.append(_write(planned, result, plan, method, probe, force))
+    record = {
+        "method": method,
+        "config": dataclasses.asdict(config),
+        "record": str(plan.record),
+        "edits": entries,
+        "provenance": provenance("bitresedit", seed=plan.edits[0].seed),
+    }
+    write_json(plan.record, record, force=force)
+    return record
+
+
+def _same_picture(edits: Sequence[PlannedEdit], size: int) -> list[list[PlannedEdit]]:
+    chunks: list[list[PlannedEdit]] = []
+    for planned in edits:
+        if chunks and chunks[-1][0].name == planned.name and len(chunks[-1]) < size:
+            chunks[-1].append(planned)
+        else:
+            chunks.append([planned])
+    return chunks
+
+
+def _probe() -> Probe | None:
+    """Load the probe if its weights are there; an edit does not need it."""
+    try:
+        return Probe.load_default()
+    except CheckpointError:
+        return None
+
+
+def _write(
+    planned: PlannedEdit, result: EditResult, plan: Plan, method: str, probe: Probe | None, force: bool
+) -> dict[str, Any]:
+    known = _known_truth(planned.picture, plan)
+    planned.edited.parent.mkdir(parents=True, exist_ok=True)
+    save_image(planned.edited, result.image, force=force)
+    caption = f"“{plan.source}” → “{plan.target}” ({method}, seed {planned.seed}). Orange: mask; colour: gate."
+    write_figure(planned.panel, draw_panel(result, known.truth if known else None), caption, force=force)
+    entry: dict[str, Any] = {
+        "image": planned.name,
+        "edited": str(planned.edited),
+        "panel": str(planned.panel),
+        "source": plan.source,
+        "target": plan.target,
+        **result.summary(),
+    }
+    if known is not None:
+        truth = result.frame.pixels(known.truth)[0]
+        entry["truth_psnr"] = psnr(result.pixels, truth, result.mask)
+        if probe is not None:
+            score = score_edits([known], [result], probe)[0]
+            entry |= {key: score[key] for key in ("target_probability", "source_probability")}
+    return entry
+
+
+def _known_truth(picture: Path | Sample, plan: Plan) -> Sample | None:
+    """Give the sample whose ground truth answers this edit, if its own prompts are used."""
+    if isinstance(picture, Sample) and (plan.source, plan.target) == (picture.source, picture.target):
+        return picture
+    return None
+
+
+def read_bits(path: Path, backbone: Backbone) -> list[Tensor]:
+    """Read bits that ``encode`` wrote and check them against a backbone's schedule.
+
+    Returns
+    -------
+    list of Tensor
+        Bool ``[1, h_k, w_k, d]``.
+
+    Raises
+    ------
+    BitResEditError
+        If the file is not one of bits, or was made by another model.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = [file[name] for name in sorted(file.files)]
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise BitResEditError(f"cannot read bits from {path}: {str(error).splitlines()[0]}") from None
+    want = [(h, w, backbone.d) for h, w in backbone.schedule]
+    if [a.shape for a in arrays] != want or any(a.dtype != np.bool_ for a in arrays):
+        raise BitResEditError(
+            f"{path} holds bits of another model", f"this one has {len(want)} scales of {backbone.d} bits a cell"
+        )
+    return [torch.from_numpy(array)[None].to(backbone.device) for array in arrays]

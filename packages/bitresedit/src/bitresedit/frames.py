@@ -1,0 +1,97 @@
+"""Fit a picture of any size to a backbone's size, and the result back to the picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as nnf
+from jaxtyping import Bool, Float
+from PIL import Image
+from torch import Tensor
+
+from bitresedit.errors import BitResEditError, MaskError
+from papers_shared.images import open_image
+
+ImageLike = Image.Image | np.ndarray | Tensor
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The centred crop of a picture that a backbone sees, and the size at which it sees it.
+
+    Attributes
+    ----------
+    box
+        ``(left, top, right, bottom)`` of the crop in the picture's pixels.
+    size
+        ``(height, width)`` of the backbone's images.
+    """
+
+    box: tuple[int, int, int, int]
+    size: tuple[int, int]
+
+    @classmethod
+    def fit(cls, picture: tuple[int, int], size: tuple[int, int]) -> Frame:
+        """Take the largest centred crop of a ``(height, width)`` picture with the shape of ``size``."""
+        height, width = picture
+        scale = min(height / size[0], width / size[1])
+        rows, columns = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+        top, left = (height - rows) // 2, (width - columns) // 2
+        return cls((left, top, left + columns, top + rows), size)
+
+    def pixels(self, picture: Image.Image) -> Float[Tensor, "1 3 H W"]:
+        """Crop, resize (Lanczos; not at all if the size fits) and map RGB to [-1, 1]."""
+        crop = picture.crop(self.box)
+        if crop.size != self.size[::-1]:
+            crop = crop.resize(self.size[::-1], Image.Resampling.LANCZOS)
+        values = torch.from_numpy(np.array(crop, dtype=np.float32))
+        return (values / 127.5 - 1.0).permute(2, 0, 1)[None]
+
+    def mask(self, mask: Bool[Tensor, "rows columns"]) -> Bool[Tensor, "H W"]:
+        """Crop a mask and resize it; a pixel of the result is selected if any part of it was.
+
+        Raises
+        ------
+        MaskError
+            If nothing is selected inside the crop.
+        """
+        left, top, right, bottom = self.box
+        crop = mask[top:bottom, left:right]
+        if not bool(crop.any()):
+            raise MaskError("mask selects no pixel of the part that the model sees, a centred crop")
+        return nnf.adaptive_max_pool2d(crop[None, None].float(), self.size)[0, 0] > 0
+
+    def picture(self, pixels: Float[Tensor, "3 H W"]) -> Image.Image:
+        """Map [-1, 1] to RGB at the crop's own size (Lanczos)."""
+        values = ((pixels.float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+        image = Image.fromarray(values.permute(1, 2, 0).numpy())
+        left, top, right, bottom = self.box
+        size = (right - left, bottom - top)
+        return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
+
+
+def as_picture(image: ImageLike) -> Image.Image:
+    """Turn what a caller may hold into an upright RGB image.
+
+    Parameters
+    ----------
+    image
+        PIL image of any mode; array ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8 or [0, 1]; or a tensor
+        ``[3, h, w]`` or ``[1, 3, h, w]`` in [-1, 1] as backbones use.
+
+    Raises
+    ------
+    BitResEditError
+        If a tensor has another shape or range. Pictures raise what ``papers_shared.images.open_image`` raises.
+    """
+    if not isinstance(image, Tensor):
+        return open_image(image)
+    pixels = image.detach().float().cpu()
+    pixels = pixels[0] if pixels.ndim == 4 and pixels.shape[0] == 1 else pixels
+    if pixels.ndim != 3 or pixels.shape[0] != 3:
+        raise BitResEditError(f"an image tensor is [3, h, w] or [1, 3, h, w], got {list(image.shape)}")
+    if not bool((pixels.abs() <= 1 + 1e-4).all()):
+        raise BitResEditError("an image tensor must lie in [-1, 1]")
+    return Frame((0, 0, pixels.shape[2], pixels.shape[1]), (pixels.shape[1], pixels.shape[2])).picture(pixels)

@@ -1,0 +1,416 @@
+"""The command line as a user meets it; each row of the specification's table of bad input has its test here."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from bitresedit.backbones.scene_var import SceneVAR
+from papers_shared.artifacts import read_jsonl
+from papers_shared.images import open_image
+
+SOURCE = "a large red metal ball on grass under a clear sky"
+TARGET = "a large blue glass cube on grass under a clear sky"
+PROMPTS = ("--source", SOURCE, "--target", TARGET)
+BOX = ("--mask", "4,4,20,20")
+
+
+def opened(path):
+    """Read a picture as it is, closing its file."""
+    return open_image(path, mode=None)
+
+
+@pytest.fixture
+def picture(tmp_path, photo):
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+@pytest.fixture
+def edit(run, scene_file):
+    """Run `edit` with the small model; warnings about how badly it draws are not the point here."""
+    return lambda *args: run("edit", *args, "--ckpt", scene_file)
+
+
+def failed(ran, *parts):
+    """Assert exit 2, one line on stderr that starts with error:, no traceback, and say that it names the parts."""
+    assert ran.code == 2, ran.err
+    lines = [line for line in ran.err.splitlines() if not line.startswith("warning:")]
+    assert len(lines) == 1, ran.err
+    assert lines[0].startswith("error: ")
+    for part in parts:
+        assert part in lines[0]
+    return True
+
+
+def test_without_arguments_the_sample_is_edited_and_three_files_are_written(edit, tmp_path):
+    ran = edit()
+    assert ran.code == 0, ran.err
+    assert opened(tmp_path / "edited.png").size == (96, 96)
+    assert opened(tmp_path / "panel.png").width > 500
+    record = json.loads((tmp_path / "edit.json").read_text())
+    assert record["method"] == "bitresedit"
+    assert record["config"]["cfg"] == 2.5
+    [entry] = record["edits"]
+    assert [row["scale"] for row in entry["trace"]] == [1, 2, 3]
+    assert entry["kept_codes_differ_by"] == 0
+    assert "truth_psnr" in entry
+    assert "against the ground truth" in ran.out
+    assert "codes outside the gate identical" in ran.out
+    assert "wrote edited.png, panel.png, edit.json" in ran.out
+
+
+def test_nothing_is_overwritten_without_force(edit, tmp_path):
+    (tmp_path / "edited.png").write_bytes(b"mine")
+    assert failed(edit(), "edited.png exists", "--force")
+    assert (tmp_path / "edited.png").read_bytes() == b"mine"
+    assert not (tmp_path / "panel.png").exists()
+    assert edit("--force").code == 0
+
+
+def test_the_same_seed_writes_the_same_picture_and_json_is_the_record(edit, picture, tmp_path):
+    first = edit(picture, *PROMPTS, *BOX, "--seed", 3, "--out", "a.png", "--json")
+    assert json.loads(first.out)["edits"][0]["seed"] == 3
+    assert json.loads((tmp_path / "a.json").read_text())["edits"] == json.loads(first.out)["edits"]
+    assert (tmp_path / "a-panel.png").exists()
+    assert edit(picture, *PROMPTS, *BOX, "--seed", 3, "--out", "b.png").code == 0
+    assert edit(picture, *PROMPTS, *BOX, "--seed", 4, "--out", "c.png").code == 0
+    a, b, c = ((tmp_path / f"{name}.png").read_bytes() for name in "abc")
+    assert a == b
+    assert a != c
+
+
+def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_path, photo):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("one.png", "two.jpg"):
+        Image.fromarray(photo).save(folder / name)
+    (folder / "notes.txt").write_text("not a picture")
+    ran = edit(folder, *PROMPTS, *BOX, "--seeds", "1..3", "--out", "out")
+    assert ran.code == 0, ran.err
+    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    edits = [f"{stem}-seed{seed}" for stem in ("one", "two") for seed in (1, 2, 3)]
+    assert names == sorted([f"{e}.png" for e in edits] + [f"{e}-panel.png" for e in edits] + ["edit.json"])
+    alone = edit(picture, *PROMPTS, *BOX, "--seed", 2, "--out", "alone.png")
+    assert alone.code == 0
+    assert np.array_equal(
+        np.asarray(opened(tmp_path / "alone.png")), np.asarray(opened(tmp_path / "out/one-seed2.png"))
+    )
+
+
+def test_settings_and_methods_reach_the_editor(edit, picture, tmp_path):
+    assert edit(picture, *PROMPTS, *BOX, "--set", "eta=3", "--set", "lock=on", "--method", "inpaint").code == 0
+    record = json.loads((tmp_path / "edit.json").read_text())
+    assert record["config"]["eta"] == 3.0
+    assert record["method"] == "inpaint"
+    assert all(row["eta"] == 0 and row["locked"] for row in record["edits"][0]["trace"])
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--set", "eat=3"), ("no setting 'eat'", "eta")),
+        (("--set", "eta"), ("--set eta: not a setting",)),
+        (("--set", "lock=maybe"), ("off, auto, on",)),
+        (("--method", "magic"), ("no method 'magic'", "bitresedit, aredit")),
+        (("--seeds", "x"), ("--seeds x",)),
+        (("--seeds", "2", "--out", "x.png"), ("--out FOLDER",)),
+        (("--device", "abacus"), ("--device abacus",)),
+        (("--backbone", "dream"), ("--backbone",)),
+    ],
+)
+def test_wrong_options_are_named(edit, picture, options, parts):
+    assert failed(edit(picture, *PROMPTS, *BOX, *options), *parts)
+
+
+def test_a_picture_needs_both_prompts_and_a_sample_a_known_name(edit, picture):
+    assert failed(edit(picture, "--target", TARGET), "--source and --target")
+    assert failed(edit("--sample", "mona-lisa"), "no sample 'mona-lisa'", "default, colour")
+    assert failed(edit("missing.png", *PROMPTS), "no picture or folder at missing.png")
+
+
+# --- Section 10 of the specification, row by row -------------------------------------------------------------------
+
+
+def test_an_all_zero_mask(edit, picture, tmp_path):
+    Image.new("L", (32, 32)).save(tmp_path / "empty.png")
+    assert failed(edit(picture, *PROMPTS, "--mask", "empty.png"), "mask selects no pixel")
+    assert failed(edit(picture, *PROMPTS, "--mask", "40,40,50,50"), "selects no pixel of the 32x32 picture")
+    assert failed(edit(picture, *PROMPTS, "--mask", "nowhere.png"), "cannot read the mask 'nowhere.png'", "box")
+
+
+def test_an_auto_mask_that_finds_nothing_suggests_a_box(edit, picture):
+    ran = edit(picture, "--source", SOURCE, "--target", SOURCE, "--mask", "auto")
+    assert failed(ran, "mask selects no pixel", "--mask x0,y0,x1,y1")
+
+
+def test_a_mask_of_another_size_is_resized_with_a_warning_and_a_soft_one_cut_at_half(edit, picture, tmp_path):
+    soft = np.zeros((64, 64), np.uint8)
+    soft[8:40, 8:40] = 200
+    soft[40:, 40:] = 90
+    Image.fromarray(soft).save(tmp_path / "soft.png")
+    ran = edit(picture, *PROMPTS, "--mask", "soft.png")
+    assert ran.code == 0
+    assert "warning: the mask is 64x64 and the picture 32x32" in ran.err
+    share = json.loads((tmp_path / "edit.json").read_text())["edits"][0]["mask_share"]
+    assert share == pytest.approx(0.25)
+
+
+def test_an_empty_target_and_equal_prompts(edit, picture, tmp_path):
+    assert failed(edit(picture, "--source", SOURCE, "--target", "", *BOX), "the target prompt is empty")
+    assert failed(edit("--target", " "), "the target prompt is empty")
+    assert failed(edit(picture, "--source", SOURCE, "--target", "a [red ball", *BOX), "brackets")
+    ran = edit(picture, "--source", TARGET, "--target", TARGET, *BOX)
+    assert ran.code == 0
+    assert "warning: the source and target prompts are the same" in ran.err
+    assert all(row["eta"] == 0 for row in json.loads((tmp_path / "edit.json").read_text())["edits"][0]["trace"])
+
+
+def test_a_word_outside_the_vocabulary_names_the_nearest(edit, picture):
+    ran = edit(picture, "--source", SOURCE, "--target", TARGET.replace("cube", "cubes"), *BOX)
+    assert failed(ran, "unknown word 'cubes'", "cube")
+
+
+def broken_png(path, photo):
+    Image.fromarray(photo).save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def huge_png(path, _):
+    """A header that promises 60,000 x 60,000 pixels."""
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(b"\0")), (b"IEND", b"")]
+    body = b"".join(struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + body)
+
+
+def animation(path, photo):
+    frames = [Image.fromarray(photo), Image.fromarray(255 - photo)]
+    frames[0].save(path, "GIF", save_all=True, append_images=frames[1:])
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (broken_png, "damaged"),
+        (huge_png, "megapixels"),
+        (animation, "2 frames"),
+        (lambda path, _: path.write_bytes(b""), "empty"),
+        (lambda path, _: path.write_text("hello"), "not a picture"),
+    ],
+)
+def test_pictures_that_cannot_be_used_are_refused(edit, tmp_path, photo, make, part):
+    make(tmp_path / "bad.png", photo)
+    assert failed(edit("bad.png", *PROMPTS, *BOX), "bad.png", part)
+
+
+@pytest.mark.parametrize("kind", ["16-bit", "RGBA", "CMYK", "grey", "palette", "rotated"])
+def test_pictures_of_other_kinds_are_converted_upright(edit, tmp_path, photo, kind):
+    path, image = tmp_path / "in.png", Image.fromarray(photo)
+    if kind == "16-bit":
+        Image.fromarray(photo[..., 0].astype(np.uint16) * 257).save(path)
+    elif kind == "CMYK":
+        path = tmp_path / "in.jpg"
+        image.convert("CMYK").save(path)
+    elif kind == "rotated":
+        path = tmp_path / "in.jpg"
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        image.resize((48, 32)).save(path, exif=exif)
+    else:
+        image.convert({"RGBA": "RGBA", "grey": "L", "palette": "P"}[kind]).save(path)
+    ran = edit(path, *PROMPTS, *BOX, "--out", "x.png")
+    assert ran.code == 0, ran.err
+    # Upright, the rotated picture is 32 wide and 48 high: its centred square crop has side 32.
+    assert opened(tmp_path / "x.png").size == (32, 32)
+
+
+def test_checkpoints_that_cannot_be_used_are_named(run, picture, tmp_path, scene_file):
+    def with_ckpt(path):
+        return run("edit", picture, *PROMPTS, *BOX, "--ckpt", path)
+
+    assert failed(with_ckpt("nowhere.safetensors"), "nowhere.safetensors")
+    (tmp_path / "torn.safetensors").write_bytes(scene_file.read_bytes()[:500])
+    assert failed(with_ckpt("torn.safetensors"), "torn.safetensors")
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(scene_file)
+    with safe_open(scene_file, framework="pt") as file:
+        shapes = file.metadata()
+    lost = {name: t for name, t in tensors.items() if name != "model.var.head.weight"}
+    save_file(lost, tmp_path / "lost.safetensors", shapes)
+    assert failed(with_ckpt("lost.safetensors"), "var.head.weight")
+    wide = {**tensors, "model.var.head.weight": torch.zeros(4, 4)}
+    save_file(wide, tmp_path / "wide.safetensors", shapes)
+    assert failed(with_ckpt("wide.safetensors"), "var.head.weight")
+
+
+def test_infinity_checkpoints_that_cannot_be_used_are_named(run, picture, tmp_path):
+    def with_ckpt(path):
+        return run("edit", picture, *PROMPTS, *BOX, "--backbone", "infinity", "--ckpt", path)
+
+    assert failed(run("edit", picture, *PROMPTS, "--backbone", "infinity"), "needs --ckpt")
+    assert failed(with_ckpt("nowhere"), "nowhere")
+    folder = tmp_path / "models"
+    (folder / "flan-t5-xl").mkdir(parents=True)
+    assert failed(with_ckpt(folder), "transformer")
+    torch.save({"head.weight": torch.zeros(2)}, folder / "infinity_2b_reg.pth")
+    # A class to be called while unpickling: never run, and said so.
+    torch.save({"vae": Harmless()}, folder / "infinity_vae_d32reg.pth")
+    assert failed(with_ckpt(folder), "pickled code")
+
+
+class Harmless:
+    """Stands for any code in a pickle."""
+
+
+def test_logits_that_are_not_finite_stop_with_the_scale(edit, picture, monkeypatch):
+    clean = SceneVAR.logits
+    monkeypatch.setattr(SceneVAR, "logits", lambda s, x, c, k, h: clean(s, x, c, k, h) * (torch.nan if k == 1 else 1.0))
+    assert failed(edit(picture, *PROMPTS, *BOX), "scale 2 of 3 (4x4) are not finite")
+
+
+# --- The other commands ---------------------------------------------------------------------------------------------
+
+
+def test_samples_are_listed_and_written(run, tmp_path):
+    ran = run("samples", "--json")
+    names = [row["sample"] for row in json.loads(ran.out)]
+    assert names[:2] == ["default", "colour"]
+    assert run("samples", "--out", "s").code == 0
+    assert len(list((tmp_path / "s").glob("*.png"))) == 3 * len(names)
+    source, truth, mask = (
+        np.asarray(opened(tmp_path / f"s/default-{part}.png")) for part in ("source", "truth", "mask")
+    )
+    assert np.array_equal(source[mask == 0], truth[mask == 0])
+    assert failed(run("samples", "--out", "s"), "exists")
+
+
+def test_a_caption_is_drawn_and_seeds_stand_side_by_side(run, tmp_path, scene_file):
+    ran = run("sample", "a small green cone on sand", "--seeds", "1..3", "--ckpt", scene_file)
+    assert ran.code == 0, ran.err
+    assert opened(tmp_path / "sample.png").size == (96, 32)
+    assert failed(run("sample", "a dragon", "--ckpt", scene_file, "--out", "d.png"), "dragon")
+
+
+def test_bits_survive_the_way_to_a_file_and_back(run, picture, tmp_path, scene_file, scene_model, photo):
+    assert run("encode", picture, "--ckpt", scene_file).code == 0
+    assert run("decode", "bits.npz", "--ckpt", scene_file).code == 0
+    model = SceneVAR.load(scene_file)
+    pixels = torch.from_numpy(photo / 127.5 - 1).float().permute(2, 0, 1)[None]
+    bits = model.encode_image(pixels)
+    with np.load(tmp_path / "bits.npz") as file:
+        assert all(np.array_equal(file[name], b[0].numpy()) for name, b in zip(sorted(file.files), bits, strict=True))
+    rebuilt = ((model.decode(model.bsq.sum(bits))[0].clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 0).numpy()
+    assert np.array_equal(np.asarray(opened(tmp_path / "decoded.png")), rebuilt)
+    np.savez(tmp_path / "other.npz", scale_01=np.zeros((1, 1, 3), bool))
+    assert failed(run("decode", "other.npz", "--out", "o.png", "--ckpt", scene_file), "bits of another model")
+    assert failed(run("decode", picture, "--out", "o.png", "--ckpt", scene_file), "cannot read bits")
+
+
+def test_the_auto_mask_is_written_at_the_pictures_size(run, tmp_path, scene_file, photo):
+    Image.fromarray(photo).resize((90, 60)).save(tmp_path / "wide.png")
+    ran = run("mask", "wide.png", *PROMPTS, "--ckpt", scene_file)
+    assert ran.code == 0, ran.err
+    mask = np.asarray(opened(tmp_path / "mask.png"))
+    assert mask.shape == (60, 90)
+    assert set(np.unique(mask)) == {0, 255}
+    assert mask[:, :15].max() == mask[:, 75:].max() == 0
+
+
+def test_inspect_says_what_a_checkpoint_holds(run, scene_file):
+    ran = run("inspect", scene_file, "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["tensors"] > 50
+    assert failed(run("inspect", "nowhere.pth"), "nowhere.pth")
+
+
+def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
+    ran = edit(picture, *PROMPTS, *BOX)
+    assert "warning" in ran.err
+    assert "dB PSNR" in ran.err
+    assert "--backbone infinity" in ran.err
+
+
+def test_bench_writes_rows_pictures_and_a_summary(run, tmp_path, scene_file, monkeypatch):
+    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
+    args = ("bench", "--count", 4, "--methods", "bitresedit,aredit_mask", "--seeds", "2", "--ckpt", scene_file)
+    ran = run(*args, "--json")
+    assert ran.code == 0, ran.err
+    means = json.loads(ran.out)
+    assert [(row["method"], row["edits"]) for row in means] == [("bitresedit", 8), ("aredit_mask", 8)]
+    rows = read_jsonl(tmp_path / "bench/rows.jsonl")
+    assert len(rows) == 16
+    assert all((tmp_path / "bench" / row["image"]).exists() for row in rows)
+    assert means[0]["background_psnr"] == pytest.approx(np.mean([r["background_psnr"] for r in rows[:8]]))
+    assert all(row["kept_difference"] == 0 for row in rows if row["method"] == "bitresedit")
+    assert failed(run(*args), "--resume")
+    assert failed(run(*args, "--set", "eta=1", "--resume"), "eta")
+
+
+def test_shards_together_are_the_whole_suite(run, tmp_path, scene_file, monkeypatch):
+    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
+    args = ("bench", "--count", 5, "--methods", "bitresedit", "--ckpt", scene_file)
+    assert run(*args, "--out", "whole").code == 0
+    for i in (1, 2):
+        ran = run(*args, "--out", "parts", "--shard", f"{i}/2", "--json")
+        assert ran.code == 0, ran.err
+    assert json.loads(ran.out)[0]["edits"] == 5
+    parts = [row for i in (1, 2) for row in read_jsonl(tmp_path / f"parts/shard-{i}-of-2/rows.jsonl")]
+    whole = read_jsonl(tmp_path / "whole/rows.jsonl")
+    key = {row["id"]: row["background_psnr"] for row in whole}
+    assert {row["id"]: row["background_psnr"] for row in parts} == pytest.approx(key, abs=1e-3)
+    assert failed(run(*args, "--out", "parts", "--shard", "3/2"), "--shard is '3/2'")
+    assert failed(run("bench", "--suite", "piebench", "--ckpt", scene_file), "--data")
+
+
+BENCH = """
+import sys, time
+from bitresedit import bench, probe
+from bitresedit.cli import app
+probe.Probe.load_default = classmethod(lambda cls: cls().eval())
+slow = bench._edit_chunk
+def edit_chunk(*args):
+    slow(*args)
+    print("one more", flush=True)
+    time.sleep(float(sys.argv[1]))
+bench._edit_chunk = edit_chunk
+app(sys.argv[2:])
+"""
+
+
+def test_a_killed_bench_keeps_every_finished_item_and_resumes(tmp_path, scene_file):
+    args = ["bench", "--count", "4", "--methods", "bitresedit", "--batch", "1", "--ckpt", str(scene_file), "--out", "b"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", BENCH, "60", *args], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "one more\n"
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    process.stdout.close()
+    kept = read_jsonl(tmp_path / "b/rows.jsonl")
+    assert len(kept) == 1
+    before = (tmp_path / "b" / kept[0]["image"]).stat().st_mtime_ns
+    begun = time.monotonic()
+    again = subprocess.run(
+        [sys.executable, "-c", BENCH, "0", *args, "--resume"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.count("one more") == 3, f"after {time.monotonic() - begun:.0f} s"
+    rows = read_jsonl(tmp_path / "b/rows.jsonl")
+    assert rows[0] == kept[0]
+    assert len({row["id"] for row in rows}) == 4
+    assert (tmp_path / "b" / kept[0]["image"]).stat().st_mtime_ns == before

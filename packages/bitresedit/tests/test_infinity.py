@@ -1,0 +1,604 @@
+"""The Infinity adapter: published names, literal equations, rotary positions, cache, patches, text, autoencoder."""
+
+from __future__ import annotations
+
+import cmath
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bitresedit.backbones import Backbone
+from bitresedit.backbones.infinity import Infinity, T5Text, find_parts, spread
+from bitresedit.backbones.infinity_schedule import BUDGETS, GRIDS, InfinitySchedule
+from bitresedit.backbones.infinity_vae import InfinityVAE, VAEConfig, published_names
+from bitresedit.backbones.infinity_weights import (
+    MODELS,
+    load_transformer,
+    meta_transformer,
+    meta_vae,
+    published_transformer_names,
+)
+from bitresedit.editor import Editor
+from bitresedit.errors import BitResEditError, CheckpointError
+from bitresedit.var_transformer import Cond, KVCache, VARConfig, VARTransformer
+
+TINY = VARConfig(depth=4, width=64, heads=4, d=8, text_dim=64, pool_heads=2, null_tokens=12)
+TINY_VAE = VAEConfig(d=8, channels=32, multipliers=(1, 1), blocks=1)
+
+
+def layout(depth: int, chunks: int, width: int, heads: int, d: int, text: int, pool: int, null: int) -> dict:
+    """Write down the published names and shapes."""
+    table = {
+        "cfg_uncond": (null, text),
+        "text_norm.weight": (text,),
+        "text_proj_for_sos.ca.mat_q": (1, pool, width // pool),
+        "text_proj_for_sos.ca.mat_kv.weight": (2 * width, text),
+        "text_proj_for_sos.ca.v_bias": (width,),
+        "text_proj_for_sos.ca.zero_k_bias": (width,),
+        "text_proj_for_sos.ca.proj.weight": (width, width),
+        "text_proj_for_sos.ca.proj.bias": (width,),
+        "text_proj_for_ca.0.weight": (width, text),
+        "text_proj_for_ca.0.bias": (width,),
+        "text_proj_for_ca.2.weight": (width, width),
+        "text_proj_for_ca.2.bias": (width,),
+        "pos_start": (1, 1, width),
+        "lvl_embed.weight": (15, width),
+        "word_embed.weight": (width, d),
+        "word_embed.bias": (width,),
+        "shared_ada_lin.1.weight": (6 * width, width),
+        "shared_ada_lin.1.bias": (6 * width,),
+        "head_nm.ada_lin.1.weight": (2 * width, width),
+        "head_nm.ada_lin.1.bias": (2 * width,),
+        "head.weight": (2 * d, width),
+        "head.bias": (2 * d,),
+    }
+    block = {
+        "sa.scale_mul_1H11": (1, heads, 1, 1),
+        "sa.mat_qkv.weight": (3 * width, width),
+        "sa.q_bias": (width,),
+        "sa.v_bias": (width,),
+        "sa.zero_k_bias": (width,),
+        "sa.proj.weight": (width, width),
+        "sa.proj.bias": (width,),
+        "ca.mat_q.weight": (width, width),
+        "ca.mat_q.bias": (width,),
+        "ca.mat_kv.weight": (2 * width, width),
+        "ca.v_bias": (width,),
+        "ca.zero_k_bias": (width,),
+        "ca.proj.weight": (width, width),
+        "ca.proj.bias": (width,),
+        "ca_norm.weight": (width,),
+        "ca_norm.bias": (width,),
+        "ffn.fc1.weight": (4 * width, width),
+        "ffn.fc1.bias": (4 * width,),
+        "ffn.fc2.weight": (width, 4 * width),
+        "ffn.fc2.bias": (width,),
+        "ada_gss": (1, 1, 6, width),
+    }
+    for chunk in range(chunks):
+        for j in range(depth // chunks):
+            table |= {f"block_chunks.{chunk}.module.{j}.{name}": shape for name, shape in block.items()}
+    return table
+
+
+def tiny_transformer(d: int = 8, seed: int = 0) -> VARTransformer:
+    torch.manual_seed(seed)
+    config = VARConfig(**{**TINY.__dict__, "d": d})
+    model = VARTransformer(config, [(1, 1)])
+    with torch.no_grad():
+        # Every parameter away from its initial zero or one, so that a wrong one cannot hide.
+        for name, value in model.state_dict().items():
+            if not name.endswith("zero_k_bias"):
+                value.add_(0.2 * torch.randn_like(value))
+    return model.requires_grad_(False).eval()
+
+
+def tiny_vae(config: VAEConfig = TINY_VAE) -> InfinityVAE:
+    torch.manual_seed(1)
+    return InfinityVAE(config).requires_grad_(False).eval()
+
+
+@pytest.fixture(scope="module")
+def t5_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Save a random T5 encoder and a word-piece tokenizer as transformers does."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast, T5Config, T5EncoderModel
+
+    folder = tmp_path_factory.mktemp("flan-t5-tiny")
+    words = ["<pad>", "</s>", "<unk>", "a", "red", "blue", "ball", "cube", "on", "sand"]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
+    torch.manual_seed(2)
+    T5EncoderModel(
+        T5Config(vocab_size=len(words), d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4)
+    ).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text_encoder(t5_folder: Path) -> T5Text:
+    return T5Text(t5_folder)
+
+
+@pytest.fixture
+def infinity(text_encoder: T5Text) -> Infinity:
+    return Infinity(tiny_transformer(), tiny_vae(), text_encoder, InfinitySchedule(1.0, "0.06M"))
+
+
+@pytest.mark.parametrize(
+    ("config", "chunks", "sizes"),
+    [
+        (TINY, 2, (4, 2, 64, 4, 8, 64, 2, 12)),
+        (MODELS["2b"], 8, (32, 8, 2048, 16, 32, 2048, 16, 512)),
+        (MODELS["8b"], 8, (40, 8, 3584, 28, 56, 2048, 16, 512)),
+    ],
+    ids=["tiny", "2b", "8b"],
+)
+def test_names_and_shapes_are_the_published_ones(config, chunks, sizes):
+    model = meta_transformer(config)
+    names = published_transformer_names(model, chunks)
+    found = {names[name]: tuple(value.shape) for name, value in model.state_dict().items()}
+    assert found == layout(*sizes)
+
+
+def test_published_names_follow_the_layer_count():
+    names = published_transformer_names(meta_transformer(MODELS["2b"]))
+    assert names["blocks.31.sa.q_bias"] == "block_chunks.7.module.3.sa.q_bias"
+    assert names["blocks.4.ada_gss"] == "block_chunks.1.module.0.ada_gss"
+
+
+def test_2b_shapes_quoted_by_the_paper_lineage():
+    state = meta_transformer(MODELS["2b"]).state_dict()
+    assert state["shared_ada_lin.1.weight"].shape == (12288, 2048)
+    assert state["blocks.0.sa.mat_qkv.weight"].shape == (6144, 2048)
+    assert state["head.weight"].shape == (64, 2048)
+    assert state["text_proj_for_sos.ca.mat_q"].shape == (1, 16, 128)
+
+
+def resblock(path: str, inputs: int, outputs: int) -> dict:
+    table = {
+        f"{path}.norm1.norm.weight": (inputs,),
+        f"{path}.norm1.norm.bias": (inputs,),
+        f"{path}.conv1.conv.weight": (outputs, inputs, 3, 3),
+        f"{path}.conv1.conv.bias": (outputs,),
+        f"{path}.norm2.norm.weight": (outputs,),
+        f"{path}.norm2.norm.bias": (outputs,),
+        f"{path}.conv2.conv.weight": (outputs, outputs, 3, 3),
+        f"{path}.conv2.conv.bias": (outputs,),
+    }
+    if inputs != outputs:
+        table |= {
+            f"{path}.nin_shortcut.conv.weight": (outputs, inputs, 1, 1),
+            f"{path}.nin_shortcut.conv.bias": (outputs,),
+        }
+    return table
+
+
+def conv(path: str, inputs: int, outputs: int) -> dict:
+    return {f"{path}.conv.weight": (outputs, inputs, 3, 3), f"{path}.conv.bias": (outputs,)}
+
+
+@pytest.mark.parametrize(
+    ("d", "widths"), [(32, (128, 256, 512, 512, 512)), (14, (128, 256, 512, 512))], ids=["2b", "8b"]
+)
+def test_vae_names_and_shapes_are_the_published_ones(d, widths):
+    table = conv("encoder.conv_in", 3, 128) | conv("decoder.conv_in", d, 512)
+    table |= conv("encoder.conv_out", 512, d) | conv("decoder.conv_out", 128, 3)
+    for half, width in (("encoder", 512), ("decoder", 128)):
+        table |= {f"{half}.norm_out.norm.weight": (width,), f"{half}.norm_out.norm.bias": (width,)}
+        table |= resblock(f"{half}.mid.block_1", 512, 512) | resblock(f"{half}.mid.block_2", 512, 512)
+    before, last = 128, len(widths) - 1
+    for i, width in enumerate(widths):
+        table |= resblock(f"encoder.down.{i}.block.0", before, width)
+        table |= resblock(f"encoder.down.{i}.block.1", width, width)
+        coarser = widths[min(i + 1, last)]
+        table |= resblock(f"decoder.up.{i}.block.0", coarser, width)
+        table |= resblock(f"decoder.up.{i}.block.1", width, width)
+        table |= resblock(f"decoder.up.{i}.block.2", width, width)
+        if i < last:
+            table |= conv(f"encoder.down.{i}.downsample.conv", width, width)
+        if i > 0:
+            table |= conv(f"decoder.up.{i}.upsample.conv", width, width)
+        before = width
+    vae = meta_vae(VAEConfig(d=d, multipliers=tuple(w // 128 for w in widths)))
+    names = published_names(vae)
+    assert {names[name]: tuple(value.shape) for name, value in vae.state_dict().items()} == table
+
+
+@pytest.mark.parametrize(("budget", "tokens"), [("0.06M", 521), ("0.25M", 2521), ("0.60M", 6425), ("1M", 10521)])
+def test_square_token_totals(budget, tokens):
+    assert InfinitySchedule(1.0, budget).tokens == tokens
+
+
+@pytest.mark.parametrize("ratio", sorted(GRIDS))
+def test_every_schedule_has_its_ratio_at_each_budget_and_grows(ratio):
+    for budget, scales in BUDGETS.items():
+        schedule = InfinitySchedule(ratio, budget)
+        height, width = schedule.image_size
+        assert len(schedule.grids) == scales
+        assert height / width == pytest.approx(ratio, abs=0.01)
+        assert all(a[0] <= b[0] and a[1] <= b[1] for a, b in zip(schedule.grids, schedule.grids[1:], strict=False))
+    inverse = min(GRIDS, key=lambda other: abs(other - 1 / ratio))
+    assert GRIDS[inverse] == tuple((w, h) for h, w in GRIDS[ratio])
+
+
+def test_the_nearest_ratio_is_chosen():
+    assert InfinitySchedule.for_image(512, 512).ratio == 1.0
+    assert InfinitySchedule.for_image(600, 800, "1M").grids[-1] == (54, 72)
+    assert InfinitySchedule.for_image(3000, 2000).ratio == 1.5
+    assert InfinitySchedule.for_image(2000, 3000).ratio == 0.666
+
+
+@pytest.mark.parametrize(("ratio", "budget"), [(1.1, "1M"), (1.0, "2M")])
+def test_unknown_shapes_are_refused_with_the_known_ones(ratio, budget):
+    with pytest.raises(BitResEditError, match=r"1\.333|0\.25M"):
+        InfinitySchedule(ratio, budget)
+
+
+def oracle_positions(ratio: float, h: int, w: int) -> list[tuple[int, int]]:
+    rows, columns = GRIDS[ratio][-1]
+    return [(round(i * rows / h), round(j * columns / w)) for i in range(h) for j in range(w)]
+
+
+@pytest.mark.parametrize(("ratio", "budget"), [(1.0, "0.25M"), (1.333, "0.06M"), (0.666, "0.25M"), (1.25, "0.06M")])
+def test_rotations_turn_half_the_pairs_by_row_and_half_by_column_of_the_1m_grid(ratio, budget):
+    schedule, head_dim = InfinitySchedule(ratio, budget), 16
+    model = tiny_transformer()
+    model.set_schedule(schedule.grids, reference=schedule.reference)
+    expected = [
+        [cmath.exp(1j * p * 10000 ** (-2 * i / (head_dim // 2))) for p in position for i in range(head_dim // 4)]
+        for h, w in schedule.grids
+        for position in oracle_positions(ratio, h, w)
+    ]
+    np.testing.assert_allclose(model._rotations.numpy(), np.array(expected), atol=2e-5)
+
+
+def gelu(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+def normalise(x: np.ndarray) -> np.ndarray:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+class Literal:
+    """The published equations for one text, written with loops in double precision."""
+
+    def __init__(self, model: VARTransformer, positions: list[list[tuple[int, int]]]) -> None:
+        self.p = {name: value.double().numpy() for name, value in model.state_dict().items()}
+        self.c, self.positions = model.config, positions
+
+    def linear(self, name: str, x: np.ndarray) -> np.ndarray:
+        return x @ self.p[f"{name}.weight"].T + self.p[f"{name}.bias"]
+
+    def text(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scale = np.sqrt((features**2).mean(-1, keepdims=True) + 1e-6)
+        text = features / scale * self.p["text_norm.weight"]
+        tokens = self.linear("text_proj_for_ca.2", gelu(self.linear("text_proj_for_ca.0", text)))
+        query = self.p["text_proj_for_sos.ca.mat_q"][0].reshape(1, -1)
+        pooled = self.cross("text_proj_for_sos.ca", query, text, self.c.pool_heads)
+        return pooled[0], tokens
+
+    def cross(self, name: str, query: np.ndarray, text: np.ndarray, heads: int) -> np.ndarray:
+        width, size = self.c.width, self.c.width // heads
+        pair = text @ self.p[f"{name}.mat_kv.weight"].T
+        keys, values = pair[:, :width], pair[:, width:] + self.p[f"{name}.v_bias"]
+        out = np.zeros_like(query)
+        for row in range(len(query)):
+            for head in range(heads):
+                part = slice(head * size, (head + 1) * size)
+                weights = softmax(keys[:, part] @ query[row, part] / math.sqrt(size))
+                out[row, part] = weights @ values[:, part]
+        return self.linear(f"{name}.proj", out)
+
+    def turned(self, x: np.ndarray, position: tuple[int, int]) -> np.ndarray:
+        quarter, out = len(x) // 4, np.zeros_like(x)
+        for pair in range(len(x) // 2):
+            place = position[0] if pair < quarter else position[1]
+            angle = place * 10000 ** (-2 * (pair % quarter) / (len(x) // 2))
+            z = complex(x[2 * pair], x[2 * pair + 1]) * cmath.exp(1j * angle)
+            out[2 * pair], out[2 * pair + 1] = z.real, z.imag
+        return out
+
+    def self_attention(self, name: str, x: np.ndarray, level: np.ndarray) -> np.ndarray:
+        width, heads = self.c.width, self.c.heads
+        size = width // heads
+        qkv = x @ self.p[f"{name}.mat_qkv.weight"].T
+        queries, keys, values = qkv[:, :width], qkv[:, width : 2 * width], qkv[:, 2 * width :]
+        queries, values = queries + self.p[f"{name}.q_bias"], values + self.p[f"{name}.v_bias"]
+        places = [position for scale in self.positions for position in scale][: len(x)]
+        out = np.zeros_like(x)
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            temperature = math.exp(min(self.p[f"{name}.scale_mul_1H11"].ravel()[head], math.log(100)))
+            q = [self.turned(v / np.linalg.norm(v), at) for v, at in zip(queries[:, part], places, strict=True)]
+            k = [self.turned(v / np.linalg.norm(v), at) for v, at in zip(keys[:, part], places, strict=True)]
+            for row in range(len(x)):
+                seen = level <= level[row]
+                weights = softmax(np.array([temperature * q[row] @ k[j] for j in np.flatnonzero(seen)]))
+                out[row, part] = weights @ values[seen, part]
+        return self.linear(f"{name}.proj", out)
+
+    def block(self, layer: int, x: np.ndarray, pooled: np.ndarray, tokens: np.ndarray, level: np.ndarray):
+        name = f"blocks.{layer}"
+        shared = self.linear("shared_ada_lin.1", silu(pooled)).reshape(6, -1)
+        gate1, gate2, scale1, scale2, shift1, shift2 = self.p[f"{name}.ada_gss"][0, 0] + shared
+        x = x + gate1 * self.self_attention(f"{name}.sa", normalise(x) * (1 + scale1) + shift1, level)
+        affine = normalise(x) * self.p[f"{name}.ca_norm.weight"] + self.p[f"{name}.ca_norm.bias"]
+        x = x + self.cross(f"{name}.ca", self.linear(f"{name}.ca.mat_q", affine), tokens, self.c.heads)
+        hidden = gelu(self.linear(f"{name}.ffn.fc1", normalise(x) * (1 + scale2) + shift2))
+        return x + gate2 * self.linear(f"{name}.ffn.fc2", hidden)
+
+    def logits(self, features: np.ndarray, inputs: list[np.ndarray]) -> np.ndarray:
+        """Give ``[L, d, 2]`` from text features and the resampled codes of scales 1, 2, ... as ``[cells, d]``."""
+        pooled, tokens = self.text(features)
+        x = [pooled[None] + self.p["pos_start"][0], *(self.linear("word_embed", e) for e in inputs)]
+        level = np.repeat(np.arange(len(x)), [len(part) for part in x])
+        x = np.concatenate(x) + self.p["lvl_embed.weight"][level]
+        for layer in range(self.c.depth):
+            x = self.block(layer, x, pooled, tokens, level)
+        scale, shift = self.linear("head_nm.ada_lin.1", silu(pooled)).reshape(2, -1)
+        return self.linear("head", normalise(x) * (1 + scale) + shift).reshape(len(x), -1, 2)
+
+
+def test_logits_equal_the_literal_equations(infinity: Infinity):
+    infinity.transformer.set_schedule([(1, 1), (2, 2), (4, 4)], reference=(64, 64))
+    features, mask, words = infinity.text_encoder(["a red ball on sand"])
+    cond = infinity.transformer.condition(features, mask, words)
+    positions = [oracle_positions(1.0, n, n) for n in (1, 2, 4)]
+    total = torch.randn(1, 8, 16, 16)
+    e = [torch.nn.functional.interpolate(total, (n, n), mode="bilinear")[0].flatten(1).T for n in (2, 4)]
+    expected = Literal(infinity.transformer, positions).logits(
+        features[0].double().numpy(), [part.double().numpy() for part in e]
+    )
+    cache, x, found = infinity.cache(), infinity.start(cond), []
+    for k in range(3):
+        x = infinity.start(cond) if k == 0 else infinity.next_input(total, k)
+        found.append(infinity.logits(x, cond, k, cache)[0])
+    np.testing.assert_allclose(torch.cat(found).numpy(), expected, atol=5e-5)
+
+
+def test_an_editor_keeps_the_source_codes_where_the_gate_is_closed(infinity: Infinity):
+    assert isinstance(infinity, Backbone)
+    image = (255 * torch.rand(32, 32, 3, generator=torch.Generator().manual_seed(0))).byte().numpy()
+    mask = np.zeros((32, 32), dtype=bool)
+    mask[4:12, 4:12] = True
+    result = Editor(infinity).edit(image, "a red ball", "a blue ball", mask, seed=1)
+    assert len(result.trace) == len(infinity.schedule)
+    closed = result.gate[0, 0] == 0
+    assert closed.any()
+    latent = infinity.bsq.sum(infinity.encode_image(torch.from_numpy(image).permute(2, 0, 1)[None] / 127.5 - 1))
+    assert torch.equal(result.latent[..., closed], latent[..., closed])
+    assert not torch.equal(result.latent, latent)
+
+
+@pytest.mark.parametrize(("ratio", "budget"), [(1.0, "0.06M"), (1.5, "0.06M")])
+def test_cached_scales_equal_one_block_causal_pass(infinity: Infinity, ratio, budget):
+    infinity.set_schedule(InfinitySchedule(ratio, budget))
+    cond = infinity.text(["a red ball", "a blue cube on sand"])
+    torch.manual_seed(3)
+    latents = [torch.randn(2, 8, *infinity.schedule[-1]) for _ in infinity.schedule]
+    inputs = [infinity.start(cond)]
+    inputs += [infinity.next_input(latents[k], k) for k in range(1, len(latents))]
+    cache = infinity.cache()
+    cached = torch.cat([infinity.logits(x, cond, k, cache) for k, x in enumerate(inputs)], dim=1)
+    torch.testing.assert_close(cached, infinity.transformer(torch.cat(inputs, dim=1), cond), atol=1e-5, rtol=1e-5)
+
+
+def test_a_batch_equals_its_rows(infinity: Infinity):
+    prompts = ["a red ball", "", "a blue cube on sand"]
+    together = infinity.text(prompts)
+    batch = infinity.logits(infinity.start(together), together, 0, infinity.cache())
+    for i, prompt in enumerate(prompts):
+        alone = infinity.text([prompt])
+        single = infinity.logits(infinity.start(alone), alone, 0, infinity.cache())
+        torch.testing.assert_close(batch[i : i + 1], single, atol=1e-5, rtol=1e-5)
+
+
+def patched(text_encoder: T5Text) -> Infinity:
+    vae = tiny_vae(VAEConfig(d=2, channels=32, multipliers=(1, 1), blocks=1))
+    return Infinity(tiny_transformer(d=8), vae, text_encoder, InfinitySchedule(1.0, "0.06M"))
+
+
+def test_a_patch_model_gives_one_token_a_code(text_encoder: T5Text):
+    model = patched(text_encoder)
+    assert model.schedule[:3] == [(2, 2), (4, 4), (8, 8)]
+    assert model.image_size == (64, 64)
+    cond, cache = model.text(["a red ball"]), model.cache()
+    raw_cache = KVCache()
+    for k in range(3):
+        x = model.start(cond) if k == 0 else model.next_input(torch.randn(1, 2, 32, 32), k)
+        logits = model.logits(x, cond, k, cache)
+        raw = model.transformer.logits(x, cond, k, raw_cache)
+        h, w = model.schedule[k]
+        assert logits.shape == (1, h * w, 2, 2)
+        for value in (0, 1):
+            channels = raw[0, :, :, value].T.reshape(8, h // 2, w // 2)
+            shuffled = torch.nn.functional.pixel_shuffle(channels, 2)
+            torch.testing.assert_close(logits[0, :, :, value].T.reshape(2, h, w), shuffled)
+
+
+def test_a_patch_model_reads_four_codes_a_token(text_encoder: T5Text):
+    model = patched(text_encoder)
+    total = torch.randn(1, 2, 32, 32)
+    grid = torch.nn.functional.interpolate(total, (4, 4), mode="bilinear")[0]
+    tokens = torch.stack(
+        [
+            torch.stack([grid[c, 2 * y + i, 2 * x + j] for c in range(2) for i in range(2) for j in range(2)])
+            for y in range(2)
+            for x in range(2)
+        ]
+    )
+    torch.testing.assert_close(model.next_input(total, 1)[0], model.transformer.word_embed(tokens))
+
+
+def test_encode_gives_bits_of_the_schedule_and_decode_an_image(infinity: Infinity):
+    image = torch.rand(1, 3, 32, 32) * 2 - 1
+    bits = infinity.encode_image(image)
+    assert [tuple(b.shape) for b in bits] == [(1, h, w, 8) for h, w in infinity.schedule]
+    latent = infinity.vae.encode(image)
+    residual = latent - infinity.bsq.sum(bits)
+    before = latent - infinity.bsq.sum(bits[:-1])
+    # The last scale has the latent's own grid, so it leaves |R|^2 + 1 - 2 |R|_1 / sqrt(d) in each cell.
+    expected = before.square().sum(1) + 1 - 2 * before.abs().sum(1) / math.sqrt(8)
+    torch.testing.assert_close(residual.square().sum(1), expected, atol=1e-5, rtol=1e-5)
+    decoded = infinity.decode(infinity.bsq.sum(bits))
+    assert decoded.shape == (1, 3, 32, 32)
+    assert decoded.abs().max() <= 1
+    with pytest.raises(BitResEditError, match="expected an image of 32 x 32 pixels, got 48 x 32"):
+        infinity.encode_image(torch.zeros(1, 3, 32, 48))
+
+
+def test_fit_follows_the_image_shape(infinity: Infinity):
+    assert infinity.fit(300, 200).image_size == (42, 28)
+    assert infinity.schedule[3] == (6, 4)
+    assert infinity.bsq.grid == (21, 14)
+
+
+def test_the_two_null_texts(infinity: Infinity):
+    empty, learned = infinity.null_text(2), infinity.null_text(2, "cfg_uncond", tokens=3)
+    torch.testing.assert_close(empty.tokens, infinity.text(["", ""]).tokens)
+    rows = infinity.transformer.cfg_uncond[:3].expand(2, -1, -1)
+    mask = torch.ones(2, 3, dtype=torch.bool)
+    torch.testing.assert_close(learned.pooled, infinity.transformer.condition(rows, mask).pooled)
+    assert Cond.cat([empty, learned]).tokens.shape[:2] == (4, 3)
+
+
+def test_text_pieces_stand_at_their_tokens(infinity: Infinity):
+    cond = infinity.text(["a red ball", "sand"])
+    assert cond.words == (("a", "red", "ball", "</s>"), ("sand", "</s>", "", ""))
+    assert cond.mask.sum(1).tolist() == [4, 2]
+
+
+def test_bfloat16_keeps_norms_and_head_wide_and_stays_near_float32(text_encoder: T5Text):
+    source = tiny_transformer()
+    state = {name: value.clone() for name, value in source.state_dict().items()}
+    narrow = load_transformer(state, torch.bfloat16)
+    kept = {"head.weight", "blocks.0.ca_norm.weight", "blocks.0.ada_gss", "shared_ada_lin.1.weight", "pos_start"}
+    dtypes = {name: value.dtype for name, value in narrow.state_dict().items()}
+    assert all(dtypes[name] == torch.float32 for name in kept)
+    assert dtypes["blocks.0.sa.mat_qkv.weight"] == dtypes["blocks.3.ffn.fc2.bias"] == torch.bfloat16
+    schedule = InfinitySchedule(1.0, "0.06M")
+    wide = Infinity(source, tiny_vae(), text_encoder, schedule)
+    half = Infinity(narrow, tiny_vae(), text_encoder, schedule, torch.bfloat16)
+    outputs = []
+    for model in (wide, half):
+        cond, cache = model.text(["a red ball"]), model.cache()
+        first = model.logits(model.start(cond), cond, 0, cache)
+        second = model.logits(model.next_input(torch.ones(1, 8, 16, 16), 1), cond, 1, cache)
+        outputs.append(torch.cat([first, second], dim=1))
+    assert outputs[1].dtype == torch.float32
+    spread = outputs[0].std()
+    assert (outputs[0] - outputs[1]).abs().max() < 0.1 * spread
+
+
+def test_other_precisions_are_refused(text_encoder: T5Text):
+    with pytest.raises(BitResEditError, match="float32 or bfloat16"):
+        Infinity(tiny_transformer(), tiny_vae(), text_encoder, dtype=torch.float16)
+
+
+def test_transformer_and_vae_of_different_codes_are_refused(text_encoder: T5Text):
+    with pytest.raises(CheckpointError, match=r"word_embed\.weight takes 8 bits .* decoder\.conv_in"):
+        Infinity(tiny_transformer(), tiny_vae(VAEConfig(d=3, channels=32, multipliers=(1,))), text_encoder)
+
+
+def test_a_missing_extra_is_named(monkeypatch, t5_folder: Path):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(BitResEditError, match=r"bitresedit\[infinity\]"):
+        T5Text(t5_folder)
+
+
+def test_a_folder_without_t5_is_named(tmp_path: Path):
+    with pytest.raises(CheckpointError, match="no T5 encoder"):
+        T5Text(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_blocks_spread_over_devices_give_the_same_logits(text_encoder: T5Text, tmp_path: Path, dtype):
+    pytest.importorskip("accelerate")
+    plain = tiny_transformer()
+    model = load_transformer(plain.state_dict(), dtype)
+    here = Infinity(load_transformer(plain.state_dict(), dtype), tiny_vae(), text_encoder, dtype=dtype)
+    # A disk counts as a second device, and there is one everywhere.
+    where = {str(i): "disk" if i % 2 else "cpu" for i in range(4)}
+    there = Infinity(spread(model, "cpu", where, tmp_path), tiny_vae(), text_encoder, dtype=dtype)
+    results = []
+    for each in (here, there):
+        cond, cache = each.text(["a red ball"]), each.cache()
+        each.logits(each.start(cond), cond, 0, cache)
+        results.append(each.logits(each.next_input(torch.ones(1, 8, 32, 32), 1), cond, 1, cache))
+    torch.testing.assert_close(*results)
+
+
+def test_parts_are_found_by_their_published_names(tmp_path: Path):
+    with pytest.raises(CheckpointError, match=r"no transformer \(infinity\*\)"):
+        find_parts(tmp_path)
+    for name in ("infinity_2b_reg.pth", "infinity_vae_d32reg.pth"):
+        (tmp_path / name).touch()
+    (tmp_path / "flan-t5-xl").mkdir()
+    assert [path.name for path in find_parts(tmp_path)] == [
+        "infinity_2b_reg.pth", "infinity_vae_d32reg.pth", "flan-t5-xl",
+    ]  # fmt: skip
+    (tmp_path / "infinity_8b_weights").mkdir()
+    with pytest.raises(CheckpointError, match="more than one transformer"):
+        find_parts(tmp_path)
+
+
+def without_norms(vae: InfinityVAE) -> InfinityVAE:
+    for module in vae.modules():
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.GroupNorm):
+                setattr(module, name, nn.Identity())
+    return vae
+
+
+def test_a_latent_cell_reaches_exactly_its_window_of_pixels():
+    # Per side, at latent resolution: conv_in 1, two middle blocks 2 each, two level blocks 2 each = 9 cells.
+    # Doubling turns the 19 x 19 window into 38 x 38 pixels; then conv 1, two blocks 2 each, conv_out 1 add 6.
+    vae = without_norms(tiny_vae())
+    latent = torch.randn(1, 8, 32, 32)
+    other = latent.clone()
+    other[0, :, 16, 16] += 1
+    changed = (vae.decoder(latent) != vae.decoder(other)).any(dim=1)[0]
+    rows, columns = (changed.any(dim=axis).nonzero().flatten() for axis in (1, 0))
+    for reached in (rows, columns):
+        assert (reached.min().item(), reached.max().item()) == (2 * (16 - 9) - 6, 2 * (16 + 9) + 1 + 6)
+
+
+def test_group_norm_carries_a_small_change_everywhere():
+    vae, latent = tiny_vae(), torch.randn(1, 8, 32, 32)
+    other = latent.clone()
+    other[0, :, 16, 16] += 1
+    difference = (vae.decoder(latent) - vae.decoder(other)).abs().amax(dim=1)[0]
+    assert difference[0, 0] > 0
+    assert difference[0, 0] < 0.05 * difference.max()
+
+
+def test_halving_pads_at_the_bottom_and_right_only():
+    from bitresedit.backbones.infinity_vae import Halve
+
+    halve = Halve(1)
+    with torch.no_grad():
+        halve.conv.weight.fill_(1.0)
+        halve.conv.bias.zero_()
+    out = halve(torch.arange(16.0).reshape(1, 1, 4, 4))[0, 0]
+    # Window of output (i, j): rows 2i..2i+2 and columns 2j..2j+2 of 0..15, zero beyond the picture.
+    assert out.tolist() == [[45.0, 39.0], [66.0, 50.0]]
