@@ -34,7 +34,7 @@ def edit(backbone, sample, method="bitresedit"):
 
 @pytest.mark.parametrize("role", ["peer", "ours"])
 @pytest.mark.benchmark(group="one edit against plain guided generation of the same picture")
-def bench_edit_against_generation(benchmark, backbone, sample, role):
+def test_edit_against_generation(benchmark, backbone, sample, role):
     if role == "peer":
         benchmark.extra_info.update(role="peer", label="plain generation, two rows")
         config = EditConfig(**backbone.default_config)
@@ -49,7 +49,7 @@ def bench_edit_against_generation(benchmark, backbone, sample, role):
 
 @pytest.mark.parametrize("role", ["peer", "ours"])
 @pytest.mark.benchmark(group="one edit against AREdit with the same mask")
-def bench_edit_against_aredit(benchmark, backbone, sample, role):
+def test_edit_against_aredit(benchmark, backbone, sample, role):
     benchmark.extra_info.update(role=role, label={"peer": "AREdit, two passes", "ours": "BitResEdit, one pass"}[role])
     if role == "ours":
         benchmark.extra_info["target"] = "ratio <= 0.9"
@@ -59,7 +59,7 @@ def bench_edit_against_aredit(benchmark, backbone, sample, role):
 
 @pytest.mark.parametrize("bits", [64 * 64, 2521 * 32], ids=["one 8x8 scale", "all scales of Infinity at 512 px"])
 @pytest.mark.parametrize("solver", ["bisect4", "exact"])
-def bench_trust_region(benchmark, solver, bits):
+def test_trust_region(benchmark, solver, bits):
     generator = torch.Generator().manual_seed(0)
     d_ref = 3 * torch.randn(bits, generator=generator)
     d_raw = d_ref + 3 * torch.randn(bits, generator=generator)
@@ -81,7 +81,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 @pytest.mark.benchmark(group="a whole process: import, load, edit")
-def bench_memory(benchmark):
+def test_memory(benchmark):
     peaks = []
 
     def process():
