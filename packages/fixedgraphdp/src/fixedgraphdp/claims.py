@@ -100,9 +100,7 @@ def rounding(ctx: Context) -> dict:
         and measured["least practical/LP, embedded"] >= 0.95
         and measured["least practical - greedy"] >= 0
     )
-    caption = (
-        "Left: theory's best of 16 draws. Right: with alteration, filling and six rates. Random: 2|V| examples, r 3."
-    )
+    caption = "Left: theory's best of 16 draws. Right: altered, filled, six rates. Random: 2|V| examples, r 3."
     return {"measured": measured, "holds": holds, "figure": ctx.figure("lp.png", fig, caption)}
 
 
@@ -265,9 +263,7 @@ def training(ctx: Context) -> dict:
         "mean max degree": top,
         "best k is interior (reported)": best > 1,
     }
-    caption = (
-        f"Logistic regression, {n} papers, d {d}, user-level epsilon 2, {len(runs)} seeds; bars: one SD over seeds."
-    )
+    caption = f"Logistic regression, {n} papers, d {d}, user-level epsilon 2, {len(runs)} seeds; bars: one SD."
     holds = float(np.mean(gains)) >= 0.03 and best <= top / 4
     return {"measured": measured, "holds": holds, "figure": ctx.figure("train.png", fig, caption)}
 
@@ -392,7 +388,5 @@ def iid_rate(ctx: Context) -> dict:
     }
     holds = max(within) <= 4 and min(within) >= 0.25 and max(rate) <= 10
     holds = holds and all(row["alpha"] < row["worst"] for row in hard)
-    caption = (
-        f"{repeats} repeats a point; f = max(1/sqrt n, sqrt(2 c log(2m/.05))/(n eps)); hollow: worst-case clipping."
-    )
+    caption = f"{repeats} repeats a point; f = max(1/sqrt n, sqrt(2 c log(2m/.05))/(n eps)); hollow: clipped at cB."
     return {"measured": measured, "holds": bool(holds), "figure": ctx.figure("iid.png", fig, caption)}

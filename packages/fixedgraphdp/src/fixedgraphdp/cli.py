@@ -64,9 +64,8 @@ def bound(
 
     reading = _graph(pairs, graph, dedupe, public_empty)
     config = {"pairs": str(pairs or graph), "k": k, "method": method, "order": order, "eps": eps, "delta": delta}
-    with RunDir(
-        out or _free_folder("bound-report"), package="fixedgraphdp", config=config, seed=seed, force=force
-    ) as run:
+    folder = out or _free_folder("bound-report")
+    with RunDir(folder, package="fixedgraphdp", config=config, seed=seed, force=force) as run:
         with progress("bounding", total=5) as bar:
             found = reports.make_report(
                 reading.graph,
@@ -252,7 +251,7 @@ def _accuracy_figure(history: list[dict[str, Any]]) -> Any:
 
 
 @app.command("test-iid")
-def test_iid(
+def iid_command(
     pairs: Annotated[Path | None, typer.Option(help="Who owns what.  [default: clusters made on the spot]")] = None,
     values: Annotated[Path | None, typer.Option(help=".npz with y (n,) in {0, 1} and any x, rows as examples.")] = None,
     alpha: Annotated[float, typer.Option(help="The alternative is Bernoulli(1/2 + alpha).")] = 0.05,

@@ -230,7 +230,7 @@ def read_arxiv(path: Path) -> Reading:
 
 
 def read_chat(path: Path) -> Reading:
-    """Read a chat export, one JSON object a line with ``id``, ``sender`` and optionally ``mentions`` or ``to`` lists."""
+    """Read a chat export, one JSON object a line with ``id``, ``sender`` and perhaps lists ``mentions`` or ``to``."""
 
     def users(row: dict[str, Any]) -> tuple[str, list[str]]:
         others = [*row.get("mentions", []), *row.get("to", [])]

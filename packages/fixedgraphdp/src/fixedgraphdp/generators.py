@@ -110,7 +110,7 @@ class LogisticTask(NamedTuple):
 def logistic_task(
     graph: AttributionGraph, d: int = 64, *, norm: float = 2.0, shift: float = 0.0, extra: int = 0, seed: int = 0
 ) -> LogisticTask:
-    r"""Draw :math:`x \sim N(0, I_d)` and :math:`P(y = 1) = 1/(1 + e^{-\theta^\top x - b_e})` with :math:`\|\theta\|` known.
+    r"""Draw :math:`x \sim N(0, I_d)` and :math:`P(y = 1) = 1/(1 + e^{-\theta^\top x - b_e})`, :math:`\theta` known.
 
     Parameters
     ----------

@@ -272,7 +272,7 @@ class AttributionGraph:
 
     @classmethod
     def from_emails(cls, path: str | Path) -> AttributionGraph:
-        """Read an mbox file or a maildir folder. See `fixedgraphdp.data.read_emails`, which also lists what it skips."""
+        """Read an mbox file or a maildir folder. `fixedgraphdp.data.read_emails` also lists what it skips."""
         from fixedgraphdp import data
 
         return data.read_emails(Path(path)).graph

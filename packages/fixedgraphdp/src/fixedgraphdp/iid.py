@@ -15,7 +15,7 @@ from papers_shared.errors import InputError
 
 
 class Clusters(NamedTuple):
-    """A partition: ``label`` ``(n,)`` with -1 for examples left out, the largest cluster ``c``, clusters per user ``s``."""
+    """A partition: ``label`` ``(n,)``, -1 for examples left out; the largest cluster ``c``, clusters per user ``s``."""
 
     label: Int[np.ndarray, " n"]
     count: int
@@ -23,7 +23,7 @@ class Clusters(NamedTuple):
     s: int
 
 
-class TestResult(NamedTuple):
+class Decision(NamedTuple):
     """A private test's answer."""
 
     reject: bool
@@ -109,7 +109,7 @@ def cluster_test(
     beta0: float = 0.05,
     worst_case: bool = False,
     seed: int = 0,
-) -> TestResult:
+) -> Decision:
     r"""Test whether examples come from P (null) or Q, with user-level epsilon-differential privacy.
 
     The log-likelihood ratios :math:`\ell = \ln(q/p)` of a cluster, centred at
@@ -162,7 +162,7 @@ def cluster_test(
 
     statistic = noisy(ratios)
     threshold = float(np.quantile([noisy(null(rng)) for _ in range(repeats)], 1 - level))
-    return TestResult(statistic > threshold, statistic, threshold, tau, scale, clusters.count, clusters.c, clusters.s)
+    return Decision(statistic > threshold, statistic, threshold, tau, scale, clusters.count, clusters.c, clusters.s)
 
 
 def cluster_mean(

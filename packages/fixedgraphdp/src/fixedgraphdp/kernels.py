@@ -66,7 +66,7 @@ def swap_pass(order, example_ptr, example_users, user_ptr, user_examples, weight
                     v2 = example_users[i2]
                     for p2 in range(user_ptr[v2], user_ptr[v2 + 1]):
                         g = user_examples[p2]
-                        if g == e or g == f or selected[g] or weight[f] + weight[g] <= gained:
+                        if g in (e, f) or selected[g] or weight[f] + weight[g] <= gained:
                             continue
                         if _fits(g, example_ptr, example_users, k, degree):
                             first, second, gained = f, g, weight[f] + weight[g]
@@ -86,7 +86,7 @@ def swap_pass(order, example_ptr, example_users, user_ptr, user_examples, weight
 
 @numba.njit(cache=True)
 def _fits(e, example_ptr, example_users, k, degree):
-    for i in range(example_ptr[e], example_ptr[e + 1]):
+    for i in range(example_ptr[e], example_ptr[e + 1]):  # noqa: SIM110 (numba has no all())
         if degree[example_users[i]] >= k:
             return False
     return True

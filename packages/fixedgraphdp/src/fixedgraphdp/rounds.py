@@ -1,4 +1,4 @@
-"""Greedy in parallel rounds: two group-bys a round, the same set as the sequential algorithm; in memory and in DuckDB."""
+"""Greedy in parallel rounds, two group-bys each, with the sequential algorithm's result; in memory and in DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch order for matrix-factorisation mechanisms: no user within b steps of an earlier appearance, at most k in all."""
+"""Batch order for matrix-factorisation mechanisms: a user's appearances are b steps apart, at most k in all."""
 
 from __future__ import annotations
 

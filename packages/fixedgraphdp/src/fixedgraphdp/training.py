@@ -1,4 +1,4 @@
-r"""DP-SGD on a bounded set: each example's gradient is clipped, the sum is noised, and one user moves it by at most kC."""
+r"""DP-SGD on a bounded set: each example's gradient is clipped, the sum is noised, a user moves it by at most kC."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def clipped_sum(
 class DPSGD:
     r"""User-level private training for examples that belong to several users.
 
-    .. math:: \tilde g_t = \frac{1}{q |S|} \Big( \sum_{e \in B_t} w_e\, \mathrm{clip}_C(g_e) + \sigma w_{max} C\, \xi_t \Big),
-        \quad \xi_t \sim N(0, I)
+    .. math:: \tilde g_t = \frac{1}{q |S|}
+        \Big( \sum_{e \in B_t} w_e\, \mathrm{clip}_C(g_e) + \sigma w_{max} C\, \xi_t \Big), \quad \xi_t \sim N(0, I)
 
     with :math:`B_t \subset S` drawn by independent coins of rate q. S is bounded first, from the graph alone; the
     noise multiplier is the least whose `fixedgraphdp.accounting.epsilon` meets the budget.
