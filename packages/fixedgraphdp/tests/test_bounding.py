@@ -1,6 +1,7 @@
 """Bounding is right: enumeration, duality, matching, literal references, published numbers, invariants."""
 
 import inspect
+import itertools
 import math
 
 import numpy as np
@@ -158,7 +159,7 @@ def test_the_optimum_grows_with_the_budget_and_ends_at_everything(lists):
     sizes = [bound(graph, k, "exact").size for k in range(1, top + 1)]
     values = [lp.relaxation(graph, k).value for k in range(1, top + 1)]
     assert sizes == sorted(sizes)
-    assert all(b >= a - 1e-7 for a, b in zip(values, values[1:], strict=False))
+    assert all(b >= a - 1e-7 for a, b in itertools.pairwise(values))
     assert sizes[-1] == bound(graph, top).size == graph.n_examples
 
 

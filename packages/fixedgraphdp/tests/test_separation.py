@@ -1,5 +1,7 @@
 """Batches for matrix mechanisms hold everything once, and keep users apart."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ def test_users_are_b_batches_apart_and_take_part_k_times(b):
     for user in range(graph.n_users):
         times = [t for t, batch in enumerate(batches) for e in batch if user in graph.users_of(int(e))]
         assert len(times) <= k
-        assert all(later - earlier >= b for earlier, later in zip(times, times[1:], strict=False))
+        assert all(later - earlier >= b for earlier, later in itertools.pairwise(times))
 
 
 def test_too_few_steps_are_refused():

@@ -54,7 +54,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     return float(sigma) * sensitivity
 
 
-def lower(c: float, d: int, epsilon: float, n: int) -> float:
+def lower(c: float | int, d: int, epsilon: float, n: int) -> float:
     r"""Return :math:`\min(1, c^2 d / (\epsilon^2 n^2))`, the least squared error of a mean in the unit ball.
 
     Take n/c disjoint users with c equal examples each: any fixed-graph private estimator is then user-level private on

@@ -104,7 +104,7 @@ def rounding(ctx: Context) -> dict:
     return {"measured": measured, "holds": holds, "figure": ctx.figure("lp.png", fig, caption)}
 
 
-def _rounded(graph: Any, k: int) -> dict[str, float]:
+def _rounded(graph: Any, k: int) -> dict[str, Any]:
     """Measure one graph: theory's and the practical set against the LP, and the gain over greedy."""
     solved = lp.relaxation(graph, k)
     ones = np.ones(graph.n_examples)
@@ -142,7 +142,7 @@ def gap(ctx: Context) -> dict:
     }
 
 
-def _mean_errors(repeats: int, n: int, cs: list[int], ds: list[int], epsilons: list[float]) -> list[dict[str, float]]:
+def _mean_errors(repeats: int, n: int, cs: list[int], ds: list[int], epsilons: list[float]) -> list[dict[str, Any]]:
     """Measure the squared error of the private mean on clustered data whose clusters' examples are equal."""
     rows = []
     for c in cs:
@@ -163,7 +163,7 @@ def _mean_errors(repeats: int, n: int, cs: list[int], ds: list[int], epsilons: l
     return rows
 
 
-def _mean_grid(ctx: Context) -> list[dict[str, float]]:
+def _mean_grid(ctx: Context) -> list[dict[str, Any]]:
     repeats = ctx.pick(small=30, paper=200, smoke=4)
     cs = ctx.pick(small=[1, 2, 4, 8, 16, 32, 64], paper=[1, 2, 4, 8, 16, 32, 64], smoke=[1, 8])
     return ctx.cache("means", _mean_errors, repeats, 8192, cs, [8, 32, 128], [0.5, 1.0, 2.0, 4.0])
@@ -341,7 +341,7 @@ def _detectable(c: int, m: int, eps: float, repeats: int, worst_case: bool, seed
     return high
 
 
-def _cells(ns: list[int], cs: list[int], epsilons: list[float], repeats: int, seed: int) -> list[dict[str, float]]:
+def _cells(ns: list[int], cs: list[int], epsilons: list[float], repeats: int, seed: int) -> list[dict[str, Any]]:
     """Measure the detectable alpha wherever the theory's is at most .1."""
     rows = []
     for n in ns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -96,7 +96,7 @@ class AttributionGraph:
         chosen[selected] = True
         return np.bincount(self.example_users[chosen[self.example_of_incidence]], minlength=self.n_users)
 
-    def stats(self) -> dict[str, float]:
+    def stats(self) -> dict[str, float | int]:
         """Sizes and degrees in one mapping."""
         return {
             "examples": self.n_examples,
@@ -193,9 +193,7 @@ class AttributionGraph:
         )
 
     @classmethod
-    def from_lists(
-        cls, lists: Sequence[Iterable[int]], *, n_users: int | None = None, **options: Any
-    ) -> AttributionGraph:
+    def from_lists(cls, lists: Sequence[Any], *, n_users: int | None = None, **options: Any) -> AttributionGraph:
         """Make a graph from one collection of user numbers per example; options as in `from_indices`."""
         rows = [np.fromiter(users, np.int64) for users in lists]
         sizes = np.array([len(row) for row in rows], np.int64)

@@ -1,11 +1,17 @@
-"""Compiled inner loops of contribution bounding; each takes and changes plain arrays."""
+"""Compiled inner loops of contribution bounding; each takes and changes plain arrays.
+
+``no_type_check`` keeps jaxtyping's test hook from wrapping what numba has to read.
+"""
 
 from __future__ import annotations
+
+from typing import no_type_check
 
 import numba
 
 
 @numba.njit(cache=True)
+@no_type_check
 def admit(order, example_ptr, example_users, k, degree, selected):
     """Go through ``order`` and add each example whose users all have fewer than ``k``; changes the last two."""
     for e in order:
@@ -24,6 +30,7 @@ def admit(order, example_ptr, example_users, k, degree, selected):
 
 
 @numba.njit(cache=True)
+@no_type_check
 def drop_excess(worst_first, example_ptr, example_users, k, degree, selected):
     """Drop selected examples in the order given while they have a user with more than ``k``."""
     for e in worst_first:
@@ -40,6 +47,7 @@ def drop_excess(worst_first, example_ptr, example_users, k, degree, selected):
 
 
 @numba.njit(cache=True)
+@no_type_check
 def swap_pass(order, example_ptr, example_users, user_ptr, user_examples, weight, k, degree, selected):
     """Exchange one selected example for one or two outside ones of more total weight; return how many times."""
     swaps = 0
@@ -85,6 +93,7 @@ def swap_pass(order, example_ptr, example_users, user_ptr, user_examples, weight
 
 
 @numba.njit(cache=True)
+@no_type_check
 def _fits(e, example_ptr, example_users, k, degree):
     for i in range(example_ptr[e], example_ptr[e + 1]):  # noqa: SIM110 (numba has no all())
         if degree[example_users[i]] >= k:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import highspy
 import numpy as np
+from highspy._core import _Highs
 from jaxtyping import Float
 
 from fixedgraphdp.graph import AttributionGraph
@@ -54,7 +55,7 @@ class IntegerSolution(NamedTuple):
 
 
 def dual_value(
-    graph: AttributionGraph, k: float, prices: Float[np.ndarray, " v"], weights: Float[np.ndarray, " n"]
+    graph: AttributionGraph, k: int, prices: Float[np.ndarray, " v"], weights: Float[np.ndarray, " n"]
 ) -> float:
     r"""Return :math:`k \sum_v y_v + \sum_e \max(0, w_e - \sum_{v \in e} y_v)`, an upper bound for any :math:`y \ge 0`.
 
@@ -135,12 +136,12 @@ def integer_optimum(
     return IntegerSolution(chosen, bound, optimal)
 
 
-def _binding(graph: AttributionGraph, k: float, capped: bool) -> np.ndarray:
+def _binding(graph: AttributionGraph, k: int, capped: bool) -> np.ndarray:
     """Users whose constraint can bind."""
     return np.flatnonzero(graph.degrees > k) if capped else np.flatnonzero(graph.degrees > 0)
 
 
-def _cover_value(graph: AttributionGraph, k: float, prices: np.ndarray, w: np.ndarray) -> float:
+def _cover_value(graph: AttributionGraph, k: int, prices: np.ndarray, w: np.ndarray) -> float:
     """Scale prices up until they cover every example; their sum bounds the uncapped programme."""
     covered = np.bincount(graph.example_of_incidence, prices[graph.example_users], graph.n_examples)
     owned = graph.sizes > 0
@@ -148,7 +149,7 @@ def _cover_value(graph: AttributionGraph, k: float, prices: np.ndarray, w: np.nd
     return float(k * prices.sum() * max(short, 1.0) if short < 2 else np.inf)
 
 
-def _model(graph: AttributionGraph, k: float, w: np.ndarray, capped: bool) -> Any:
+def _model(graph: AttributionGraph, k: int, w: np.ndarray, capped: bool) -> Any:
     rows = _binding(graph, k, capped)
     number = np.full(graph.n_users, -1)
     number[rows] = np.arange(len(rows))
@@ -168,8 +169,7 @@ def _model(graph: AttributionGraph, k: float, w: np.ndarray, capped: bool) -> An
     lp.a_matrix_.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     lp.a_matrix_.index_ = index[kept].astype(np.int32)
     lp.a_matrix_.value_ = np.ones(int(kept.sum()))
-    model = highspy.Highs()
+    model = _Highs()  # the plain solver: the class around it prints a banner on stdout when it is made
     model.setOptionValue("output_flag", False)
-    model.setOptionValue("log_to_console", False)
     model.passModel(lp)
     return model

@@ -23,7 +23,7 @@ class Packing(NamedTuple):
 
 def packing(
     graph: AttributionGraph,
-    k: float,
+    k: int,
     weights: Float[np.ndarray, " n"],
     *,
     eta: float = 0.05,
@@ -95,7 +95,7 @@ def _better(
     candidates: tuple[np.ndarray, ...],
     weights: np.ndarray,
     scale: float,
-    k: float,
+    k: int,
     capped: bool,
     step: int,
 ) -> Packing:

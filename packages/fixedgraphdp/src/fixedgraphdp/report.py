@@ -34,7 +34,7 @@ class Report(NamedTuple):
     bias: BiasReport
     bias_method: str
     density: Density
-    curve: list[dict[str, float]]
+    curve: list[dict[str, float | int]]
     skipped: list[str]
 
 
@@ -82,7 +82,7 @@ def make_report(
     return Report(graph, kept, choice, k is not None, bias, by, measured, curve, skipped or [])
 
 
-def size_curve(graph: AttributionGraph, ks: list[int], order: str) -> list[dict[str, float]]:
+def size_curve(graph: AttributionGraph, ks: list[int], order: str) -> list[dict[str, float | int]]:
     """Return, for each k, how much greedy keeps in two orders and an upper bound on what anybody can."""
     rows = []
     for k in ks:

@@ -23,6 +23,7 @@ from papers_shared.artifacts import append_jsonl, read_jsonl, write_npz
 from papers_shared.errors import InputError
 
 Loss = Callable[..., Any]
+Rows = Array | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ class Model:
 def clipped_sum(
     loss_fn: Loss,
     params: PyTree,
-    x: Num[Array, "b ..."],
-    y: Num[Array, "b ..."],
-    weights: Float[Array, " b"],
+    x: Num[Rows, "b ..."],
+    y: Num[Rows, "b ..."],
+    weights: Float[Rows, " b"],
     clip: float | Float[Array, ""],
 ) -> PyTree:
     r"""Return :math:`\sum_e w_e\, g_e \min(1, C / \|g_e\|)` with :math:`g_e` the gradient of example e.
@@ -90,7 +91,7 @@ def clipped_sum(
     clip
         :math:`C > 0`, bound on the norm over all parameters together.
     """
-    gradients = jax.vmap(jax.grad(loss_fn), (None, 0, 0))(params, x, y)
+    gradients = jax.vmap(jax.grad(loss_fn), (None, 0, 0))(params, jnp.asarray(x), jnp.asarray(y))
     squares = sum(jnp.sum(g.reshape(g.shape[0], -1) ** 2, axis=1) for g in jax.tree.leaves(gradients))
     factors = weights * jnp.minimum(1.0, clip / jnp.maximum(jnp.sqrt(squares), 1e-12))
     # A gradient that is not finite must not get past its clip.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Num
 
@@ -20,7 +21,7 @@ def clipped_sum_loop(
     """Add up each example's gradient, scaled down to norm ``clip`` if it is longer."""
     total = np.zeros(len(params))
     for row, label in zip(x, y, strict=True):
-        gradient = np.asarray(jax.grad(loss_fn)(params, row, label), float)
+        gradient = np.asarray(jax.grad(loss_fn)(params, jnp.asarray(row), jnp.asarray(label)), float)
         norm = float(np.linalg.norm(gradient))
         total += gradient * (clip / norm if norm > clip else 1.0)
     return total
