@@ -130,7 +130,8 @@ def fair_scores(graph: AttributionGraph, k: int, *, rounds: int = 20, runs: int 
     r"""Raise the priority of examples that are kept too rarely, while CV(p) falls.
 
     Greedy by random priority :math:`U_e^{1/s_e}`, largest first, starting from s = 1; after each round of ``runs``
-    draws :math:`s_e \leftarrow s_e \sqrt{\bar p / p_e}`.
+    draws :math:`s_e \leftarrow s_e \sqrt{\bar p / p_e}`. It evens out what the order decides; a user of D examples
+    keeps k/D of them on average in any order, and that inequality stays.
     """
     scores = np.ones(graph.n_examples)
     p = inclusion_probabilities(graph, k, scores=scores, runs=runs, seed=seed)
