@@ -21,7 +21,7 @@ def million():
 
 
 @pytest.mark.benchmark(group="greedy, 1M examples of 3 users, k 1")
-def bench_greedy(benchmark, million):
+def test_greedy(benchmark, million):
     bound(generators.star(10), 1)
     found = benchmark.pedantic(bound, (million, 1), rounds=3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -29,7 +29,7 @@ def bench_greedy(benchmark, million):
 
 
 @pytest.mark.benchmark(group="greedy, 1M examples of 3 users, k 1")
-def bench_greedy_set_only(benchmark, million):
+def test_greedy_set_only(benchmark, million):
     from fixedgraphdp.bounding import greedy_set, priority
 
     greedy_set(generators.star(10), 1, np.arange(10))
@@ -38,13 +38,13 @@ def bench_greedy_set_only(benchmark, million):
 
 
 @pytest.mark.benchmark(group="greedy, 1M examples of 3 users, k 1")
-def bench_rounds(benchmark, million):
+def test_rounds(benchmark, million):
     found = benchmark.pedantic(bound, (million, 1, "rounds"), rounds=1)
     benchmark.extra_info.update(size=found.size)
 
 
 @pytest.mark.benchmark(group="greedy, 1M examples of 3 users, k 1")
-def bench_pure_python(benchmark, million):
+def test_pure_python(benchmark, million):
     lists = million.example_users.reshape(-1, 3).tolist()
     found = benchmark.pedantic(published_greedy_k1, (lists,), rounds=2)
     same = found == bound(million, 1).selected.tolist()
@@ -59,7 +59,7 @@ def two_hundred_thousand():
 
 
 @pytest.mark.benchmark(group="LP of 200k incidences, k 4")
-def bench_lp(benchmark, two_hundred_thousand):
+def test_lp(benchmark, two_hundred_thousand):
     found = benchmark.pedantic(lp.relaxation, (two_hundred_thousand, 4), rounds=1)
     benchmark.extra_info.update(
         target="<= 60 s", incidences=two_hundred_thousand.n_incidences, value=found.value, bound=found.upper_bound
@@ -67,7 +67,7 @@ def bench_lp(benchmark, two_hundred_thousand):
 
 
 @pytest.mark.benchmark(group="LP of 200k incidences, k 4")
-def bench_multiplicative_weights(benchmark, two_hundred_thousand):
+def test_multiplicative_weights(benchmark, two_hundred_thousand):
     from fixedgraphdp.multiplicative_weights import packing
 
     graph = two_hundred_thousand
@@ -76,7 +76,7 @@ def bench_multiplicative_weights(benchmark, two_hundred_thousand):
 
 
 @pytest.mark.benchmark(group="LP of 200k incidences, k 4")
-def bench_scipy_linprog(benchmark, two_hundred_thousand):
+def test_scipy_linprog(benchmark, two_hundred_thousand):
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
@@ -92,7 +92,7 @@ def bench_scipy_linprog(benchmark, two_hundred_thousand):
 
 
 @pytest.mark.benchmark(group="accounting, k 64, sigma 20, T 10,000")
-def bench_accounting(benchmark, tmp_path, monkeypatch):
+def test_accounting(benchmark, tmp_path, monkeypatch):
     monkeypatch.setenv("FIXEDGRAPHDP_CACHE", str(tmp_path / "none"))
     benchmark.extra_info.update(target="<= 5 s")
 
@@ -103,7 +103,7 @@ def bench_accounting(benchmark, tmp_path, monkeypatch):
 
 
 @pytest.mark.benchmark(group="accounting, k 64, sigma 20, T 10,000")
-def bench_library(benchmark):
+def test_library(benchmark):
     from dp_accounting.pld.privacy_loss_distribution import from_mixture_gaussian_mechanism
     from scipy.stats import binom
 

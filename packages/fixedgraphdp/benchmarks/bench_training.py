@@ -24,7 +24,7 @@ def sigma_of(graph, kept):
 
 
 @pytest.mark.benchmark(group="DP-SGD, 200 steps of logistic regression")
-def bench_ours(benchmark, task):
+def test_ours(benchmark, task):
     graph, made, kept = task
 
     def train():
@@ -39,7 +39,7 @@ def bench_ours(benchmark, task):
 
 @pytest.mark.benchmark(group="DP-SGD, 200 steps of logistic regression")
 @pytest.mark.filterwarnings("ignore")
-def bench_opacus(benchmark, task):
+def test_opacus(benchmark, task):
     import torch
     from opacus.grad_sample import GradSampleModule
     from opacus.optimizers import DPOptimizer

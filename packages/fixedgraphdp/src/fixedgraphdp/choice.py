@@ -111,9 +111,9 @@ def _why(best: Budget, rows: list[Budget]) -> str:
         what = "bias" if less.bias_squared - best.bias_squared > less.sampling - best.sampling else "sampling error"
         if less.noise - best.noise > max(less.bias_squared - best.bias_squared, less.sampling - best.sampling):
             what = "noise per kept example"
-        parts.append(f"k={less.k} has {less.total / best.total:.2g} times the error, mostly through {what}")
+        parts.append(f"k={less.k} has {less.total / best.total - 1:.0%} more error, mostly through {what}")
     if place + 1 < len(rows):
         more = rows[place + 1]
-        parts.append(f"k={more.k} has {more.total / best.total:.2g} times the error, through privacy noise")
+        parts.append(f"k={more.k} has {more.total / best.total - 1:.0%} more, through privacy noise")
     kept = f"k={best.k} keeps {best.kept_share:.0%} of the examples"
     return f"{kept}; {'; '.join(parts)}" if parts else kept

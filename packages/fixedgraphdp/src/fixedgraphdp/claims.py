@@ -154,11 +154,10 @@ def _mean_errors(repeats: int, n: int, cs: list[int], ds: list[int], epsilons: l
             x = np.repeat(centres / np.linalg.norm(centres, axis=1, keepdims=True), c, axis=0)
             truth = x.mean(axis=0)
             for eps in epsilons:
-                errors = [
-                    float(((private_mean(x, kept, eps, DELTA, seed=seed) - truth) ** 2).sum())
-                    for seed in range(repeats)
-                ]
-                mse = float(np.mean(errors))
+                # Every cell draws noise of its own: with common seeds the slope in c would be 2 by construction.
+                seeds = len(rows) * repeats + np.arange(repeats)
+                found = np.array([private_mean(x, kept, eps, DELTA, seed=int(seed)) for seed in seeds])
+                mse = float(((found - truth) ** 2).sum(axis=1).mean())
                 rows.append({"c": c, "d": d, "eps": eps, "mse": mse, "lower": lower(c, d, eps, len(x))})
     return rows
 
@@ -185,6 +184,9 @@ def error_law(ctx: Context) -> dict:
             ax.loglog([row[name] for row in mine], [row["mse"] for row in mine], "o-", label="measured")
             ax.loglog([row[name] for row in mine], [row["lower"] for row in mine], "--", label="lower bound")
             ax.set(xlabel=unit, title=f"slope {slope:.2f}")
+            ticks = sorted({row[name] for row in mine})
+            ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            ax.minorticks_off()
         axes[0].set_ylabel("mean squared error")
         axes[0].legend()
     measured = dict(zip(("slope in c", "slope in d", "slope in eps"), map(float, slopes), strict=True))
@@ -202,10 +204,11 @@ def bounds_meet(ctx: Context) -> dict:
     epsilons = sorted({row["eps"] for row in rows})
     with figure_style():
         fig, ax = plt.subplots()
-        for d in sorted({row["d"] for row in rows}):
-            for eps, marker in zip(epsilons, "os^d", strict=False):
+        for d, marker in zip(sorted({row["d"] for row in rows}), "os^", strict=False):
+            for eps, colour in zip(epsilons, PALETTE, strict=False):
                 mine = [(row["c"], row["mse"] / row["lower"]) for row in rows if row["d"] == d and row["eps"] == eps]
-                ax.plot(*zip(*mine, strict=True), marker=marker, label=f"d {d}, eps {eps:g}")
+                label = f"d {d}, eps {eps:g}"
+                ax.plot(*zip(*mine, strict=True), marker, color=colour, alpha=0.7, label=label)
         ax.set(xscale="log", xlabel="density c", ylabel="measured error / lower bound", ylim=(0, 26))
         ax.legend(ncols=3, fontsize=7)
     spread = float(ratios.max() / ratios.min())
