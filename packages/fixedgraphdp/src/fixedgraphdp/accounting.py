@@ -171,11 +171,11 @@ def mixture_pld(
     """
 
     def one_way(adjacency: AdjacencyType) -> pld_pmf.PLDPmf:
-        loss = _MixtureLoss(sigma, sensitivities, probabilities, adjacency_type=adjacency)
+        loss = _MixtureLoss(sigma, sensitivities.tolist(), probabilities.tolist(), adjacency_type=adjacency)
         ends = loss.connect_dots_bounds()
-        low = int(np.floor(ends.epsilon_lower / interval))
-        high = int(np.ceil(ends.epsilon_upper / interval))
-        deltas = loss.get_delta_for_epsilon(np.arange(low, high + 1) * interval)
+        low = int(np.floor(float(ends.epsilon_lower or 0.0) / interval))
+        high = int(np.ceil(float(ends.epsilon_upper or 0.0) / interval))
+        deltas = loss.get_delta_for_epsilon((np.arange(low, high + 1) * interval).tolist())
         return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
 
     return PrivacyLossDistribution(one_way(AdjacencyType.REMOVE), one_way(AdjacencyType.ADD))
@@ -188,8 +188,8 @@ class _MixtureLoss(MixtureGaussianPrivacyLoss):
     is :math:`h(-x)` (remove) or :math:`-h(x)` (add). Started right of the root, Newton's steps only fall.
     """
 
-    def inverse_privacy_losses(self, privacy_losses: Any) -> np.ndarray:
-        """Return the points whose losses these are."""
+    def inverse_privacy_losses(self, privacy_losses: Any, precision: float = 1e-6) -> np.ndarray:
+        """Return the points whose losses these are, far closer than ``precision``."""
         sign = -1.0 if self.adjacency_type == AdjacencyType.REMOVE else 1.0
         return sign * self._solve(-sign * np.asarray(privacy_losses, float))
 

@@ -195,19 +195,22 @@ def priority(
     """
     n = graph.n_examples
     rng = np.random.default_rng(key)
-    tie = np.arange(n) if key is None and order != "random" else rng.permutation(n)
+    ranking = np.arange(n) if key is None and order != "random" else rng.permutation(n)
     if order == "size":
         measure = graph.sizes
     elif order == "user-degree":
         loads = graph.degrees[graph.example_users].astype(float)
         measure = np.bincount(graph.example_of_incidence, loads, n).astype(np.int64)
     elif order in ("random", "given"):
-        measure = np.zeros(n, np.int64)
-        tie = tie if order == "random" else np.arange(n)
+        measure = None
+        ranking = ranking if order == "random" else np.arange(n)
     else:
         raise InputError(f"unknown order {order!r}", hint=f"choose {', '.join(ORDERS)}")
-    heavy = np.zeros(n) if weights is None else -weights
-    return np.lexsort((tie, measure, heavy))
+    # Stable sorts, the least important first.
+    for values in (measure, None if weights is None else -weights):
+        if values is not None:
+            ranking = ranking[np.argsort(values[ranking], kind="stable")]
+    return ranking
 
 
 def greedy_certificate(
@@ -220,20 +223,9 @@ def greedy_certificate(
     :math:`w(OPT) \le k \sum_v y_v + \sum_e z_e`, which without weights is at most :math:`r |S|`. Infinite when
     something still fits.
     """
-    inside = np.zeros(graph.n_examples, bool)
-    inside[selected] = True
-    degree = graph.user_degrees(selected)
-    outside = ~inside[graph.example_of_incidence]
-    examples, users = graph.example_of_incidence[outside], graph.example_users[outside]
-    full = degree[users] >= k
-    examples, users = examples[full], users[full]
-    _, first = np.unique(examples, return_index=True)
-    charged = users[first]
-    if len(first) < graph.n_examples - len(selected):
-        return float(np.inf)
+    degree, inside = _state(graph, selected)
     prices = np.zeros(graph.n_users)
-    np.maximum.at(prices, charged, weights[examples[first]])
-    return lp.dual_value(graph, k, prices, weights)
+    return kernels.charge(graph.example_ptr, graph.example_users, k, degree, inside, weights.astype(float), prices)
 
 
 def checked_budget(k: Any) -> int:

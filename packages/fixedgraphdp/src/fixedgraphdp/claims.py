@@ -65,7 +65,7 @@ def greedy_factor(ctx: Context) -> dict:
 )
 def rounding(ctx: Context) -> dict:
     """Round the LP on growing graphs and on the embedded ones."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for v in ctx.pick(small=(50, 200, 1000, 5000), paper=(50, 500, 5000, 50_000), smoke=(50,)):
         for k in (1, 2, 3, 4):
             graph = generators.chung_lu_hypergraph(2 * v, v, 3, seed=v + k)

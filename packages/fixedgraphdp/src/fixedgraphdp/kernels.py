@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import no_type_check
 
 import numba
+import numpy as np
 
 
 @numba.njit(cache=True)
@@ -44,6 +45,31 @@ def drop_excess(worst_first, example_ptr, example_users, k, degree, selected):
         if not selected[e]:
             for i in range(start, stop):
                 degree[example_users[i]] -= 1
+
+
+@numba.njit(cache=True)
+@no_type_check
+def charge(example_ptr, example_users, k, degree, selected, weight, prices):
+    """Charge each outside example to its first full user, fill ``prices``, and return the dual value they give."""
+    n = len(example_ptr) - 1
+    for e in range(n):
+        if selected[e]:
+            continue
+        payer = -1
+        for i in range(example_ptr[e], example_ptr[e + 1]):
+            if degree[example_users[i]] >= k:
+                payer = example_users[i]
+                break
+        if payer < 0:
+            return np.inf
+        prices[payer] = max(prices[payer], weight[e])
+    total = k * prices.sum()
+    for e in range(n):
+        left = weight[e]
+        for i in range(example_ptr[e], example_ptr[e + 1]):
+            left -= prices[example_users[i]]
+        total += max(left, 0.0)
+    return total
 
 
 @numba.njit(cache=True)
