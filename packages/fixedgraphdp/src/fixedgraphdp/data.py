@@ -1,0 +1,289 @@
+"""The embedded default and the readers of the real formats: mail, bibliographies, chats, edge lists, pair tables."""
+
+from __future__ import annotations
+
+import email.policy
+import json
+import mailbox
+import re
+from collections.abc import Callable, Iterable, Iterator
+from email.utils import getaddresses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import networkx as nx
+import numpy as np
+
+from fixedgraphdp.graph import AttributionGraph
+from papers_shared.errors import InputError
+
+EMBEDDED = ("les_miserables", "davis_southern_women", "karate_club")
+"""Graphs that networkx carries; the first is the default."""
+
+
+class Reading(NamedTuple):
+    """A graph read from files, and what could not be used, each with the reason."""
+
+    graph: AttributionGraph
+    skipped: list[str]
+
+
+def embedded(name: str = EMBEDDED[0]) -> AttributionGraph:
+    """Return a graph that needs no file.
+
+    ``les_miserables``: 254 scenes of two of 77 characters. ``davis_southern_women``: 14 events of 18 women.
+    ``karate_club``: 78 ties of two of 34 members.
+
+    Raises
+    ------
+    InputError
+        Another name.
+    """
+    makers: dict[str, Callable[[], nx.Graph]] = {
+        "les_miserables": nx.les_miserables_graph,
+        "davis_southern_women": nx.davis_southern_women_graph,
+        "karate_club": nx.karate_club_graph,
+    }
+    if name not in makers:
+        raise InputError(f"no embedded graph {name!r}", hint=f"choose among {', '.join(EMBEDDED)}")
+    return AttributionGraph.from_networkx(makers[name]())
+
+
+def read(path: Path, *, dedupe: bool = False, empty: str = "error") -> Reading:
+    """Read a graph from a file or folder, by its name.
+
+    ``.csv``, ``.parquet``, ``.mbox`` or a maildir folder, ``.jsonl`` (arXiv metadata or a chat export, told apart by
+    their keys), ``.txt``/``.edges`` (edge list).
+
+    Raises
+    ------
+    InputError
+        A missing file, an unknown kind, and whatever its reader refuses.
+    """
+    if not path.exists():
+        raise InputError(f"cannot read {path}: no such file or folder")
+    kind = path.suffix.lower()
+    if path.is_dir() or kind == ".mbox":
+        return read_emails(path)
+    if kind == ".jsonl":
+        return read_arxiv(path) if "authors_parsed" in _first_line(path) else read_chat(path)
+    tables = {".csv": read_csv, ".parquet": read_parquet, ".txt": read_edge_list, ".edges": read_edge_list}
+    if kind not in tables:
+        raise InputError(
+            f"{path}: unknown kind of file {kind!r}",
+            hint="give .csv, .parquet, .mbox, .jsonl, .txt, .edges or a maildir folder",
+        )
+    return Reading(tables[kind](path, dedupe=dedupe, empty=empty), [])
+
+
+def read_csv(path: Path, **options: Any) -> AttributionGraph:
+    """Read a CSV file with the columns ``example_id,user_id``; options as in `AttributionGraph.from_pairs`.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or lacks a column; an example without users, a repeated pair.
+    """
+    from pyarrow import ArrowInvalid, csv
+
+    try:
+        table = csv.read_csv(path)
+    except (ArrowInvalid, OSError) as error:
+        raise InputError(f"cannot read {path}: {error}", hint="give a CSV with columns example_id,user_id") from error
+    return _from_table(table, path, options)
+
+
+def read_parquet(path: Path, **options: Any) -> AttributionGraph:
+    """Read a bipartite Parquet table: rows of ``example_id,user_id``, or of ``example_id`` and a list ``user_ids``.
+
+    Raises
+    ------
+    InputError
+        As in `read_csv`.
+    """
+    from pyarrow import ArrowInvalid, parquet
+
+    try:
+        table = parquet.read_table(path)
+    except (ArrowInvalid, OSError) as error:
+        raise InputError(
+            f"cannot read {path}: {error}", hint="give a Parquet table of (example_id, user_id)"
+        ) from error
+    if "user_ids" in table.column_names and "example_id" in table.column_names:
+        lists = table["user_ids"].to_pylist()
+        names = table["example_id"].to_pylist()
+        return _from_rows(zip(names, lists, strict=True), **options)
+    return _from_table(table, path, options)
+
+
+def _from_table(table: Any, path: Path, options: dict[str, Any]) -> AttributionGraph:
+    missing = [name for name in ("example_id", "user_id") if name not in table.column_names]
+    if missing:
+        raise InputError(
+            f"{path} lacks the column {' and '.join(missing)} (has {', '.join(table.column_names)})",
+            hint="the columns are example_id,user_id",
+        )
+    return _from_columns(table["example_id"].to_pylist(), table["user_id"].to_pylist(), options)
+
+
+def _from_columns(examples: list[Any], users: list[Any], options: dict[str, Any]) -> AttributionGraph:
+    """Make a graph of two columns, where an example without a user stands with an empty cell."""
+    rows: dict[Any, list[Any]] = {}
+    if not any(user is None or user == "" for user in users):
+        return AttributionGraph.from_pairs(examples, users, **options)
+    for example, user in zip(examples, users, strict=True):
+        rows.setdefault(example, []).extend([] if user is None or user == "" else [user])
+    return _from_rows(rows.items(), **options)
+
+
+def _from_rows(rows: Iterable[tuple[Any, Iterable[Any]]], **options: Any) -> AttributionGraph:
+    """Make a graph of (example, its users) rows."""
+    names: list[str] = []
+    numbers: dict[str, int] = {}
+    lists = []
+    for name, users in rows:
+        names.append(str(name))
+        lists.append([numbers.setdefault(str(user), len(numbers)) for user in users])
+    repeated = len(names) - len(set(names))
+    if repeated:
+        raise InputError(f"{repeated} repeated example ids", hint="give each example one row")
+    return AttributionGraph.from_lists(
+        lists, n_users=len(numbers), example_ids=names, user_ids=list(numbers), **options
+    )
+
+
+def read_edge_list(path: Path, **options: Any) -> AttributionGraph:
+    """Read an edge list: each line is one example, its users separated by spaces; ``#`` starts a comment."""
+    lines = [(number, line.partition("#")[0].split()) for number, line in enumerate(_lines(path), 1)]
+    return _from_rows(((f"line {number}", users) for number, users in lines if users), **options)
+
+
+def read_emails(path: Path) -> Reading:
+    """Read mail: each message is an example, and From, To and Cc are its users.
+
+    Addresses are lower-cased and lose their ``+tag``. The example's name is its Message-ID. Messages that repeat an
+    ID, or have no ID or no address, are skipped and listed.
+
+    Parameters
+    ----------
+    path
+        An mbox file, or a maildir folder (with ``cur`` and ``new``).
+
+    Raises
+    ------
+    InputError
+        A folder that is no maildir, or not one usable message.
+    """
+    if path.is_dir() and not (path / "cur").is_dir():
+        raise InputError(f"{path} is no maildir: it has no folder 'cur'")
+    box: Any = mailbox.Maildir(path, create=False) if path.is_dir() else mailbox.mbox(path, create=False)
+    seen: dict[str, list[str]] = {}
+    skipped = []
+    with_bytes = ((key, box.get_bytes(key)) for key in sorted(box.keys()))
+    for key, raw in with_bytes:
+        try:
+            message = email.message_from_bytes(raw, policy=email.policy.compat32)
+            identity = str(message.get("Message-ID", "")).strip().strip("<>")
+            headers = [str(value) for name in ("From", "To", "Cc") for value in message.get_all(name, [])]
+            people = sorted({address for address in map(_address, _addresses(headers)) if address})
+        except (ValueError, TypeError, LookupError) as error:
+            skipped.append(f"message {key}: {error}")
+            continue
+        reason = "no Message-ID" if not identity else "no address" if not people else ""
+        reason = f"repeats Message-ID {identity}" if identity in seen else reason
+        if reason:
+            skipped.append(f"message {key}: {reason}")
+        else:
+            seen[identity] = people
+    box.close()
+    if not seen:
+        raise InputError(f"{path} holds no usable message ({len(skipped)} skipped)")
+    return Reading(_from_rows(seen.items()), skipped)
+
+
+def _addresses(headers: list[str]) -> Iterator[str]:
+    return (address for _, address in getaddresses(headers))
+
+
+def _address(text: str) -> str:
+    """Normalise an address; empty if it is none."""
+    match = re.fullmatch(r"([^@\s+]+)(?:\+[^@\s]*)?@([^@\s]+)", text.strip().lower())
+    return f"{match[1]}@{match[2]}" if match else ""
+
+
+def read_arxiv(path: Path) -> Reading:
+    """Read arXiv metadata, one JSON object a line with ``id`` and ``authors_parsed`` ([last, first, suffix] each).
+
+    An author is ``last, first initial``, lower-cased. Lines that are not such objects are skipped and listed.
+
+    Raises
+    ------
+    InputError
+        Not one usable line.
+    """
+
+    def users(row: dict[str, Any]) -> tuple[str, list[str]]:
+        names = [(str(author[0]).strip().lower(), str(author[1]).strip().lower()) for author in row["authors_parsed"]]
+        return str(row["id"]), sorted({f"{last}, {first[:1]}".rstrip(", ") for last, first in names if last})
+
+    return _read_jsonl(path, users, "arXiv metadata with id and authors_parsed")
+
+
+def read_chat(path: Path) -> Reading:
+    """Read a chat export, one JSON object a line with ``id``, ``sender`` and perhaps lists ``mentions`` or ``to``."""
+
+    def users(row: dict[str, Any]) -> tuple[str, list[str]]:
+        others = [*row.get("mentions", []), *row.get("to", [])]
+        return str(row["id"]), sorted({str(user) for user in [row["sender"], *others]})
+
+    return _read_jsonl(path, users, "a chat export with id and sender")
+
+
+def _read_jsonl(path: Path, users: Callable[[dict[str, Any]], tuple[str, list[str]]], what: str) -> Reading:
+    rows: dict[str, list[str]] = {}
+    skipped = []
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            name, people = users(json.loads(line))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            skipped.append(f"line {number}: {type(error).__name__}: {error}")
+            continue
+        if not people or name in rows:
+            skipped.append(f"line {number}: {'no users' if not people else f'repeats id {name}'}")
+        else:
+            rows[name] = people
+    if not rows:
+        raise InputError(f"{path} holds no usable line ({len(skipped)} skipped)", hint=f"give {what}")
+    return Reading(_from_rows(rows.items()), skipped)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {path}: {error}") from error
+
+
+def _first_line(path: Path) -> str:
+    return next((line for line in _lines(path) if line.strip()), "")
+
+
+def read_features(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read features ``x`` ``(n, d)`` and labels ``y`` ``(n,)`` in 0..1 from an ``.npz`` file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, lacks an array, or the shapes do not fit each other.
+    """
+    try:
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in ("x", "y")}
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"cannot read {path}: {error}", hint="give an .npz with arrays x (n, d) and y (n,)") from error
+    x, y = arrays["x"].astype(np.float32), arrays["y"].astype(np.float32)
+    if x.ndim != 2 or y.shape != x.shape[:1] or not np.isfinite(x).all():
+        raise InputError(f"{path}: x has shape {x.shape}, y {y.shape}", hint="want finite x (n, d) and y (n,)")
+    return x, y
