@@ -97,7 +97,7 @@ def test_density_account_bias_and_test_answer(capsys):
     assert json.loads(out)["reject"] is True
 
 
-ARGUMENTS = ["train", "--examples", "400", "--k", "2", "--steps", "400", "--every", "20", "--seed", "5", "-q"]
+ARGUMENTS = ["train", "--examples", "400", "--k", "2", "--steps", "200", "--every", "10", "--seed", "5", "-q"]
 
 
 def start(*arguments):

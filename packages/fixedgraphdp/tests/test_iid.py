@@ -60,7 +60,7 @@ def bernoulli_test(truth, seed, alpha=0.1, **options):
     return iid.cluster_test(
         ratios(np.random.default_rng([seed, 1]), truth),
         iid.clusters_from_graph(graph),
-        **{"epsilon": 1.0, "repeats": 100, "seed": seed} | options,
+        **{"epsilon": 1.0, "repeats": 60, "seed": seed} | options,
         bounds=(low, high),
         means=((low + high) / 2, (0.5 + alpha) * high + (0.5 - alpha) * low),
         null=lambda rng: ratios(rng, 0.5),
@@ -68,12 +68,12 @@ def bernoulli_test(truth, seed, alpha=0.1, **options):
 
 
 def test_it_keeps_its_level_and_has_power():
-    null = np.mean([bernoulli_test(0.5, seed).reject for seed in range(60)])
-    power = np.mean([bernoulli_test(0.6, seed).reject for seed in range(60)])
-    assert null <= 0.15
+    null = np.mean([bernoulli_test(0.5, seed).reject for seed in range(40)])
+    power = np.mean([bernoulli_test(0.6, seed).reject for seed in range(40)])
+    assert null <= 0.2
     assert power >= 0.6
     shortcut = claims._power(0.1, 10, 100, 1.0, 4000, False, 0)
-    assert power == pytest.approx(shortcut, abs=0.15)
+    assert power == pytest.approx(shortcut, abs=0.2)
 
 
 def test_the_noise_is_that_of_the_sensitivity():

@@ -121,6 +121,7 @@ def noise_multiplier(
         return min(spent, 1e6) - epsilon_target
 
     def search() -> float:
+        """Bracket the root in the logarithm of sigma, find it, and stay on its private side."""
         low = high = float(np.log(max(1.0, k * q * np.sqrt(steps) / epsilon_target)))
         while excess(high) > 0:
             high += 0.7
@@ -171,6 +172,7 @@ def mixture_pld(
     """
 
     def one_way(adjacency: AdjacencyType) -> pld_pmf.PLDPmf:
+        """Round the loss of one of the two directions to the grid."""
         loss = _MixtureLoss(sigma, sensitivities.tolist(), probabilities.tolist(), adjacency_type=adjacency)
         ends = loss.connect_dots_bounds()
         low = int(np.floor(float(ends.epsilon_lower or 0.0) / interval))

@@ -209,7 +209,9 @@ def priority(
     # Stable sorts, the least important first.
     for values in (measure, None if weights is None else -weights):
         if values is not None:
-            ranking = ranking[np.argsort(values[ranking], kind="stable")]
+            small = values.dtype.kind == "i" and values.max(initial=0) < 2**16
+            keys = values.astype(np.uint16) if small else values  # NumPy sorts 16 bits by radix
+            ranking = ranking[np.argsort(keys[ranking], kind="stable")]
     return ranking
 
 
@@ -257,7 +259,7 @@ def _state(graph: AttributionGraph, chosen: np.ndarray) -> tuple[np.ndarray, np.
 
 def greedy_set(graph: AttributionGraph, k: int, ranking: Int[np.ndarray, " n"]) -> Int[np.ndarray, " s"]:
     """Return what sequential greedy keeps when it goes through the examples in the order ``ranking``, ascending."""
-    degree, selected = _state(graph, np.empty(0, np.int64))
+    degree, selected = np.zeros(graph.n_users, np.int64), np.zeros(graph.n_examples, bool)
     kernels.admit(ranking, graph.example_ptr, graph.example_users, k, degree, selected)
     return np.flatnonzero(selected)
 

@@ -92,9 +92,10 @@ class AttributionGraph:
 
     def user_degrees(self, selected: Int[np.ndarray, " s"]) -> Int[np.ndarray, " v"]:
         r"""Count each user's selected examples, :math:`\deg_S(v)`."""
-        chosen = np.zeros(self.n_examples, bool)
-        chosen[selected] = True
-        return np.bincount(self.example_users[chosen[self.example_of_incidence]], minlength=self.n_users)
+        sizes = self.sizes[selected]
+        offsets = self.example_ptr[selected] - np.cumsum(sizes) + sizes
+        places = np.arange(sizes.sum()) + np.repeat(offsets, sizes)
+        return np.bincount(self.example_users[places], minlength=self.n_users)
 
     def stats(self) -> dict[str, float | int]:
         """Sizes and degrees in one mapping."""
