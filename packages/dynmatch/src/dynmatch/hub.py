@@ -137,6 +137,10 @@ class HubMatcher(BaseMatcher):
         for number, entry in enumerate(entries):
             self._enter(entry.key, entry.side, entry.point, entry.weight, number)
 
+    def _first_point(self, dim: int) -> None:
+        self.dim = dim
+        self.sites = np.empty((len(self.sites), dim))
+
     # -- updates -------------------------------------------------------------------------------------------------
 
     def _validate(self, side: int, point: Any, row: int | None, id: Any, dim: int | None = None) -> np.ndarray:
