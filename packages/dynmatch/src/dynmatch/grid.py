@@ -12,7 +12,7 @@ import numpy as np
 from dynmatch.augment import add_exactly
 from dynmatch.cells import DENSE_LIMIT, Cell, CellSettings, _merge
 from dynmatch.costs import Metric, distance_row
-from dynmatch.matcher import BaseMatcher, Entry
+from dynmatch.matcher import SIDES, BaseMatcher, Entry, Id, Side
 from dynmatch.primal_dual import DenseKernel, Event
 
 _LOG = logging.getLogger(__name__)
@@ -231,6 +231,26 @@ class GridMatcher(BaseMatcher):
             _LOG.warning("the points spread over more than 2^40 times the box the grid was built for")
 
     # -- updates -------------------------------------------------------------------------------------------------
+
+    def extend(self, side: Side, points: Any) -> list[Id]:
+        """Insert the rows of ``points``; many at once are laid out anew, bottom up, in O(n) cell updates."""
+        rows = list(points)
+        if 2 * len(rows) < len(self.entries):
+            return super().extend(side, rows)
+        s = SIDES.index(side)
+        checked = [self._validate(s, point, row, None) for row, point in enumerate(rows, 1)]
+        made: list[Id] = []
+        for x in checked:
+            while self._next_id in self.entries:
+                self._next_id += 1
+            name, key = self._next_id, self._next_key
+            self.entries[name], self.ids[key] = Entry(key, s, 1, x), name
+            self._next_key += 1
+            made.append(name)
+        self.weights[s] += len(made)
+        self.updates += len(made)
+        self._build()
+        return made
 
     def _add(self, key: int, side: int, x: np.ndarray, weight: int) -> None:
         if not self.cells:

@@ -147,6 +147,10 @@ class BaseMatcher(ABC):
         self._after_update()
         return id
 
+    def extend(self, side: Side, points: Any) -> list[Id]:
+        """Insert the rows of ``points``, and return their ids; a grid is then built once instead of grown."""
+        return [self._insert(side, point, None, 1, row) for row, point in enumerate(points, 1)]
+
     def delete(self, id: Id) -> None:
         """Remove a point with all its weight.
 
