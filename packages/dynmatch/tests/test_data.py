@@ -11,8 +11,11 @@ from dynmatch import ExactMatcher, NotAMetricError, Update, data, streams
 from papers_shared.errors import InputError
 
 WANT = [
-    Update("insert", "A", 1, (0.0, 0.5), 2), Update("insert", "B", 2, (3.0, 4.5)), Update("query"), Update("delete", None, 1),
-]  # fmt: skip
+    Update("insert", "A", 1, (0.0, 0.5), 2),
+    Update("insert", "B", 2, (3.0, 4.5)),
+    Update("query"),
+    Update("delete", None, 1),
+]
 
 
 def plain(updates):
@@ -24,18 +27,35 @@ def make_csv(path):
 
 
 def make_jsonl(path):
-    rows = [{"op": "insert", "side": "A", "id": 1, "point": [0, 0.5], "weight": 2},
-            {"op": "insert", "side": "b", "id": 2, "x0": 3, "x1": 4.5}, {"op": "query"}, {"op": "delete", "id": 1}]  # fmt: skip
+    rows = [
+        {"op": "insert", "side": "A", "id": 1, "point": [0, 0.5], "weight": 2},
+        {"op": "insert", "side": "b", "id": 2, "x0": 3, "x1": 4.5},
+        {"op": "query"},
+        {"op": "delete", "id": 1},
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def make_npz(path):
-    np.savez(path, op=[1, 1, 0, -1], side=[0, 1, 0, 0], id=[1, 2, 0, 1], x=[[0, 0.5], [3, 4.5], [0, 0], [0, 0]], weight=[2, 1, 1, 1])
+    np.savez(
+        path,
+        op=[1, 1, 0, -1],
+        side=[0, 1, 0, 0],
+        id=[1, 2, 0, 1],
+        x=[[0, 0.5], [3, 4.5], [0, 0], [0, 0]],
+        weight=[2, 1, 1, 1],
+    )
 
 
 def make_parquet(path):
-    table = {"op": ["insert", "insert", "query", "delete"], "side": ["A", "B", None, None], "id": [1, 2, None, 1],
-             "x0": [0.0, 3.0, None, None], "x1": [0.5, 4.5, None, None], "weight": [2, 1, None, None]}  # fmt: skip
+    table = {
+        "op": ["insert", "insert", "query", "delete"],
+        "side": ["A", "B", None, None],
+        "id": [1, 2, None, 1],
+        "x0": [0.0, 3.0, None, None],
+        "x1": [0.5, 4.5, None, None],
+        "weight": [2, 1, None, None],
+    }
     pq.write_table(pa.table(table), path)
 
 
@@ -66,10 +86,16 @@ def test_generated_streams_read_back_the_same(tmp_path, ending):
 
 @pytest.mark.parametrize(
     ("line", "says"),
-    [("insert,A,9,1,x", "could not convert"), ("insert,C,9,1,2", "side 'C'"), ("fly,A,9,1,2", "op 'fly'"),
-     ("insert,A,,1,2", "without an id"), ("insert,A,9,,", "without coordinates"), ("insert,A,9,nan,2", "not finite"),
-     ("insert,A,9,1,2,3,4", "7 cells")],
-)  # fmt: skip
+    [
+        ("insert,A,9,1,x", "could not convert"),
+        ("insert,C,9,1,2", "side 'C'"),
+        ("fly,A,9,1,2", "op 'fly'"),
+        ("insert,A,,1,2", "without an id"),
+        ("insert,A,9,,", "without coordinates"),
+        ("insert,A,9,nan,2", "not finite"),
+        ("insert,A,9,1,2,3,4", "7 cells"),
+    ],
+)
 def test_a_malformed_line_is_named_or_counted(tmp_path, line, says):
     path = tmp_path / "u.csv"
     path.write_text(f"op,side,id,x0,x1\ninsert,A,1,0,0\n{line}\ninsert,B,2,3,4\n")
@@ -95,9 +121,11 @@ def test_unreadable_update_files(tmp_path):
 TRIPS = {
     "tpep_pickup_datetime": ["2015-01-15 19:05:39", "2015-01-15 19:00:00", "2015-01-15 19:10:00"],
     "tpep_dropoff_datetime": ["2015-01-15 19:23:42", "2015-01-15 19:08:00", "2015-01-15 19:20:00"],
-    "pickup_longitude": [-73.99, -73.98, 0.0], "pickup_latitude": [40.75, 40.76, 0.0],
-    "dropoff_longitude": [-73.97, -73.95, -73.9], "dropoff_latitude": [40.75, 40.78, 40.7],
-}  # fmt: skip
+    "pickup_longitude": [-73.99, -73.98, 0.0],
+    "pickup_latitude": [40.75, 40.76, 0.0],
+    "dropoff_longitude": [-73.97, -73.95, -73.9],
+    "dropoff_latitude": [40.75, 40.78, 40.7],
+}
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -88,7 +88,7 @@ def test_adversarial_deletions_stay_exact(make, name, p):
 def test_an_outlier_a_billion_times_farther_leaves_no_trace():
     rng = np.random.default_rng(0)
     matcher = ExactMatcher(p=2)
-    for i in range(20):
+    for _i in range(20):
         matcher.insert("A", rng.normal(size=2))
         matcher.insert("B", rng.normal(size=2))
     far = [matcher.insert("B", [1e9, -1e9]), matcher.insert("A", [-1e9, 1e9])]
@@ -115,8 +115,11 @@ def test_equals_the_literal_method_with_explicit_dummies(steps):
         assert fast.cost() == pytest.approx(literal.total(), abs=1e-9)
 
 
-@given(st.lists(st.floats(-50, 50), min_size=1, max_size=15), st.lists(st.floats(-50, 50), min_size=1, max_size=15),
-       st.sampled_from([1.0, 2.0, 3.0]))  # fmt: skip
+@given(
+    st.lists(st.floats(-50, 50), min_size=1, max_size=15),
+    st.lists(st.floats(-50, 50), min_size=1, max_size=15),
+    st.sampled_from([1.0, 2.0, 3.0]),
+)
 def test_one_dimension_is_the_sorted_formula(a, b, p):
     n = min(len(a), len(b))
     a, b = np.array(a[:n]), np.array(b[:n])

@@ -10,9 +10,13 @@ from dynmatch import ExactMatcher, GridMatcher
 from dynmatch.streams import adversarial, gaussian
 
 ENGINES = [
-    {"engine": "auto"}, {"engine": "dense", "rounded": True}, {"engine": "aggregate"}, {"engine": "ann", "backend": "brute"},
-    {"engine": "ann", "backend": "kdtree"}, {"engine": "ann", "backend": "lsh"},
-]  # fmt: skip
+    {"engine": "auto"},
+    {"engine": "dense", "rounded": True},
+    {"engine": "aggregate"},
+    {"engine": "ann", "backend": "brute"},
+    {"engine": "ann", "backend": "kdtree"},
+    {"engine": "ann", "backend": "lsh"},
+]
 
 
 class GridStaysWhole(RuleBasedStateMachine):
@@ -22,8 +26,11 @@ class GridStaysWhole(RuleBasedStateMachine):
         super().__init__()
         self.grid, self.exact = GridMatcher(2, eps=0.5), ExactMatcher()
 
-    @rule(side=st.sampled_from("AB"), x=st.tuples(*[st.integers(-3, 3).map(float) | st.floats(-1e3, 1e3)] * 2),
-          weight=st.sampled_from([1, 1, 2]))  # fmt: skip
+    @rule(
+        side=st.sampled_from("AB"),
+        x=st.tuples(*[st.integers(-3, 3).map(float) | st.floats(-1e3, 1e3)] * 2),
+        weight=st.sampled_from([1, 1, 2]),
+    )
     def insert(self, side, x, weight):
         name = self.grid.insert(side, x, weight=weight)
         self.exact.insert(side, x, id=name, weight=weight)

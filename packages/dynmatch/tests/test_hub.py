@@ -20,8 +20,11 @@ class HubWithinItsBound(RuleBasedStateMachine):
         super().__init__()
         self.hub, self.exact = HubMatcher(p=2, k=2, eps=0.25), ExactMatcher(p=2)
 
-    @rule(side=st.sampled_from("AB"), x=st.tuples(*[st.integers(-3, 3).map(float) | st.floats(-100, 100)] * 2),
-          weight=st.sampled_from([1, 1, 2]))  # fmt: skip
+    @rule(
+        side=st.sampled_from("AB"),
+        x=st.tuples(*[st.integers(-3, 3).map(float) | st.floats(-100, 100)] * 2),
+        weight=st.sampled_from([1, 1, 2]),
+    )
     def insert(self, side, x, weight):
         name = self.hub.insert(side, x, weight=weight)
         self.exact.insert(side, x, id=name, weight=weight)

@@ -30,7 +30,9 @@ def test_a_loaded_matcher_continues_bit_for_bit(name, tmp_path):
         if number % 7 == 0:  # asking or not asking on the way must make no difference
             first.cost()
     assert first.cost().hex() == second.cost().hex()
-    assert first.pairs()[2].tolist() == second.pairs()[2].tolist() or sorted(first.pairs()[2]) == sorted(second.pairs()[2])
+    assert first.pairs()[2].tolist() == second.pairs()[2].tolist() or sorted(first.pairs()[2]) == sorted(
+        second.pairs()[2]
+    )
     second.check()
 
 

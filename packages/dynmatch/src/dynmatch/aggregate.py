@@ -116,7 +116,11 @@ class AggregateEngine:
     def pairs(self) -> list[tuple[int, int, int]]:
         """Return (key of A, key of B, units): each flow between children takes their matched points in order."""
         waiting = {
-            c: [[key, units - self.free[c].get(key, 0)] for key, units in points.items() if units > self.free[c].get(key, 0)]
+            c: [
+                [key, units - self.free[c].get(key, 0)]
+                for key, units in points.items()
+                if units > self.free[c].get(key, 0)
+            ]
             for c, points in self.held.items()
         }
         found = []
@@ -146,12 +150,19 @@ class AggregateEngine:
     def state(self) -> dict[str, Any]:
         """Return the engine as plain values."""
         return {
-            "kernel": self.kernel.state(), "next": self._next,
+            "kernel": self.kernel.state(),
+            "next": self._next,
             "children": [
-                [list(child), c, self.side[c], [[k, n] for k, n in self.held[c].items()], [[k, n] for k, n in self.free[c].items()]]
+                [
+                    list(child),
+                    c,
+                    self.side[c],
+                    [[k, n] for k, n in self.held[c].items()],
+                    [[k, n] for k, n in self.free[c].items()],
+                ]
                 for child, c in self.number.items()
             ],
-        }  # fmt: skip
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave."""
@@ -159,5 +170,5 @@ class AggregateEngine:
         self._next = int(state["next"])
         for child, c, side, held, free in state["children"]:
             self.number[tuple(child)], self.side[c] = c, side
-            self.held[c], self.free[c] = {k: n for k, n in held}, {k: n for k, n in free}
+            self.held[c], self.free[c] = dict(held), dict(free)
             self.home |= {(side, k): tuple(child) for k, _ in held}

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import cKDTree
 
-from dynmatch.costs import distance_row
+from dynmatch.costs import Real, distance_row
 from papers_shared.errors import InputError
 
 
@@ -30,7 +30,7 @@ class Index(Protocol):
 class BruteIndex:
     """Look at every point; exact."""
 
-    def __init__(self, dim: int, norm: float, seed: int = 0) -> None:
+    def __init__(self, dim: int, norm: Real, seed: int = 0) -> None:
         self.norm = norm
         self.points = np.empty((4, dim))
         self.keys = np.empty(4, np.int64)
@@ -68,7 +68,7 @@ class BruteIndex:
 class KDTreeIndex:
     """scipy's k-d trees of sizes 1, 2, 4, ... merged like a binary counter; removed points are tombstones; exact."""
 
-    def __init__(self, dim: int, norm: float, seed: int = 0) -> None:
+    def __init__(self, dim: int, norm: Real, seed: int = 0) -> None:
         self.dim, self.norm = dim, norm
         self.live: dict[int, np.ndarray] = {}
         self.forest: list[tuple[cKDTree, list[int]]] = []
@@ -112,9 +112,8 @@ class KDTreeIndex:
                 alive = [
                     (keys[i], float(d))
                     for d, i in zip(distance, index, strict=True)
-                    if i < len(keys) and keys[i] in self.live
-                    and np.array_equal(tree.data[i], self.live[keys[i]])
-                ]  # fmt: skip
+                    if i < len(keys) and keys[i] in self.live and np.array_equal(tree.data[i], self.live[keys[i]])
+                ]
                 if alive or k >= len(keys):
                     break
                 k = min(2 * k, len(keys))
@@ -131,7 +130,9 @@ class LSHIndex:
     Datar, Immorlica, Indyk, Mirrokni, "Locality-sensitive hashing scheme based on p-stable distributions", SoCG 2004.
     """
 
-    def __init__(self, dim: int, norm: float, seed: int = 0, tables: int = 8, hashes: int = 4, width: float = 1.0) -> None:
+    def __init__(
+        self, dim: int, norm: Real, seed: int = 0, tables: int = 8, hashes: int = 4, width: float = 1.0
+    ) -> None:
         if not 1 <= norm <= 2:
             raise InputError(f"lsh needs a ground norm between 1 and 2, not {norm}", hint="use brute or kdtree")
         rng = np.random.default_rng([seed, dim])
@@ -193,7 +194,7 @@ def _stable(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) -> n
 class HNSWIndex:
     """hnswlib's navigable small world graph; approximate, l_2 only; extra ``dynmatch[ann]``."""
 
-    def __init__(self, dim: int, norm: float, seed: int = 0) -> None:
+    def __init__(self, dim: int, norm: Real, seed: int = 0) -> None:
         if norm != 2:
             raise InputError(f"hnsw needs the l_2 ground norm, not l_{norm:g}", hint="use brute, kdtree or lsh")
         try:
@@ -230,7 +231,7 @@ class HNSWIndex:
 BACKENDS = {"brute": BruteIndex, "kdtree": KDTreeIndex, "lsh": LSHIndex, "hnsw": HNSWIndex}
 
 
-def make_index(backend: str, dim: int, norm: float, seed: int = 0, width: float = 1.0) -> Index:
+def make_index(backend: str, dim: int, norm: Real, seed: int = 0, width: float = 1.0) -> Index:
     """Make an empty index; ``width`` is the bucket width of lsh, the distance that should count as near."""
     if backend not in BACKENDS:
         raise InputError(f"no nearest-neighbour backend {backend!r}", hint=f"use {', '.join(BACKENDS)}")

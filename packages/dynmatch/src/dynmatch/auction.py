@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dynmatch.ann_index import Index, make_index
+from dynmatch.costs import Real
 from dynmatch.primal_dual import Event
 
 
@@ -48,7 +49,9 @@ class AuctionEngine:
         ``brute``, ``kdtree``, ``lsh`` or ``hnsw``.
     """
 
-    def __init__(self, dim: int, norm: float, diameter: float, largest: int, backend: str = "brute", seed: int = 0) -> None:
+    def __init__(
+        self, dim: int, norm: Real, diameter: Real, largest: int, backend: str = "brute", seed: int = 0
+    ) -> None:
         self.dim, self.norm, self.diameter, self.largest = dim, norm, diameter, largest
         self.backend, self.seed = backend, seed
         self.bidder_side = 0
@@ -211,7 +214,9 @@ class AuctionEngine:
         sizes = [0, 0]
         for side, _, _ in self.units.values():
             sizes[side] += 1
-        self.bidder_side = self.bidder_side if sizes[self.bidder_side] <= sizes[1 - self.bidder_side] else 1 - self.bidder_side
+        self.bidder_side = (
+            self.bidder_side if sizes[self.bidder_side] <= sizes[1 - self.bidder_side] else 1 - self.bidder_side
+        )
         self._clear()
         for uid, (side, _, point) in self.units.items():
             if side != self.bidder_side:
@@ -246,7 +251,7 @@ class AuctionEngine:
         return [(a, b, n) for (a, b), n in found.items()]
 
     def check(self, exact: bool | None = None) -> None:
-        """Verify that all bidders hold, free objects cost nothing, and (exact indexes) nobody would gain more than 1."""
+        """Verify that all bidders hold, free objects are free, and (exact indexes) nobody would gain more than 1."""
         exact = self.backend in ("brute", "kdtree") if exact is None else exact
         assert len(self.held) == sum(s == self.bidder_side for s, _, _ in self.units.values()), "a bidder holds nothing"
         assert all(self.price[obj] == 0 for obj in self.free), "a free object has a price"
@@ -272,12 +277,15 @@ class AuctionEngine:
         """Return the auction as plain values; the indexes are rebuilt from it in the same order."""
         uids = list(self.units)
         return {
-            "bidder_side": self.bidder_side, "next": self._next,
+            "bidder_side": self.bidder_side,
+            "next": self._next,
             "units": [[u, *self.units[u][:2]] for u in uids],
             "points": np.array([self.units[u][2] for u in uids]).reshape(-1, self.dim),
-            "price": [[k, v] for k, v in self.price.items()], "held": [[k, v, self.value[k]] for k, v in self.held.items()],
-            "free": list(self.free), "copies": [[[k, v] for k, v in c.items()] for c in self.copies],
-        }  # fmt: skip
+            "price": [[k, v] for k, v in self.price.items()],
+            "held": [[k, v, self.value[k]] for k, v in self.held.items()],
+            "free": list(self.free),
+            "copies": [[[k, v] for k, v in c.items()] for c in self.copies],
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave."""

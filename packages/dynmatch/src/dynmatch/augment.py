@@ -3,9 +3,9 @@ r"""The compiled half of the primal-dual kernel: one augmenting search per updat
 For the smaller side every unit is matched; the free (unmatched) units of the larger side share its largest dual U.
 Duals u (side A) and v (side B) keep, for all pairs, :math:`c(a, b) - u_a - v_b \ge 0`, with equality where flow runs.
 
-Arrays of one kernel, all preallocated and indexed by side s = 0 (A), 1 (B):
+Arrays of one kernel, all preallocated and indexed by side s:
 
-``nodes (2, cap, 4)`` weight, free units, first flow record, the caller's key; ``duals (2, cap)``; ``coords (2, cap, d)``;
+``nodes (2, cap, 4)`` weight, free units, first flow record, caller's key; ``duals (2, cap)``; ``coords (2, cap, d)``;
 ``flows (ecap, 7)`` a, b, units, next and previous record of a, next and previous record of b; ``flow_cost (ecap,)``;
 ``count (8,)`` number of nodes (A, B), free units (A, B), first unused record, live records, scanned pairs, searches;
 ``total (3,)`` cost as a double-double (high, low) and the largest magnitude that has entered a dual.

@@ -10,34 +10,39 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
+from dynmatch.costs import Real
 from papers_shared.errors import InputError
 
 Points = Float[np.ndarray, "n d"]
 
 
-def cost_matrix(A: Points, B: Float[np.ndarray, "m d"], p: float = 1.0, norm: float = 2.0) -> Float[np.ndarray, "n m"]:
+def cost_matrix(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, norm: Real = 2.0) -> Float[np.ndarray, "n m"]:
     """Return the full matrix of d^p, which only the baselines need."""
     if np.isinf(norm):
         table = cdist(A, B, "chebyshev")
     else:
-        table = cdist(A, B, "minkowski", p=norm) if norm not in (1, 2) else cdist(A, B, "cityblock" if norm == 1 else "euclidean")
+        table = (
+            cdist(A, B, "minkowski", p=norm)
+            if norm not in (1, 2)
+            else cdist(A, B, "cityblock" if norm == 1 else "euclidean")
+        )
     return table**p
 
 
-def scipy_lsa(A: Points, B: Float[np.ndarray, "m d"], p: float = 1.0, norm: float = 2.0) -> float:
+def scipy_lsa(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, norm: Real = 2.0) -> float:
     """Exact W_p by scipy's ``linear_sum_assignment``."""
     table = cost_matrix(A, B, p, norm)
     return float(table[linear_sum_assignment(table)].sum() ** (1 / p))
 
 
-def lapx_lapjv(A: Points, B: Float[np.ndarray, "m d"], p: float = 1.0, norm: float = 2.0) -> float:
+def lapx_lapjv(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, norm: Real = 2.0) -> float:
     """Exact W_p by ``lap.lapjv`` of lapx (extra ``dynmatch[peers]``)."""
     lap = _peer("lap", "lapx")
     total = lap.lapjv(cost_matrix(A, B, p, norm), extend_cost=True)[0]
     return float(total ** (1 / p))
 
 
-def pot_emd(A: Points, B: Float[np.ndarray, "m d"], p: float = 1.0, norm: float = 2.0) -> float:
+def pot_emd(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, norm: Real = 2.0) -> float:
     """Exact W_p of equal sizes by POT's ``ot.emd2`` (extra ``dynmatch[peers]``)."""
     ot = _peer("ot", "POT")
     n = _equal(A, B)
@@ -45,7 +50,7 @@ def pot_emd(A: Points, B: Float[np.ndarray, "m d"], p: float = 1.0, norm: float 
     return float((n * ot.emd2(weights, weights, cost_matrix(A, B, p, norm), numItermax=10_000_000)) ** (1 / p))
 
 
-def pot_warm(A: Points, B: Float[np.ndarray, "m d"], start: Any = None, p: float = 1.0) -> tuple[float, Any, bool]:
+def pot_warm(A: Points, B: Float[np.ndarray, "m d"], start: Any = None, p: Real = 1.0) -> tuple[float, Any, bool]:
     """W_p by ``ot.emd2`` begun from earlier duals, where this POT takes them.
 
     Returns
@@ -59,7 +64,7 @@ def pot_warm(A: Points, B: Float[np.ndarray, "m d"], start: Any = None, p: float
     ot = _peer("ot", "POT")
     n = _equal(A, B)
     weights = np.full(n, 1 / n)
-    options: dict[str, Any] = dict(log=True, numItermax=10_000_000)
+    options: dict[str, Any] = {"log": True, "numItermax": 10_000_000}
     table = cost_matrix(A, B, p)
     warm = start is not None
     try:
@@ -70,17 +75,19 @@ def pot_warm(A: Points, B: Float[np.ndarray, "m d"], start: Any = None, p: float
     return float((n * value) ** (1 / p)), (log["u"], log["v"]), warm
 
 
-def pot_sinkhorn(A: Points, B: Float[np.ndarray, "m d"], p: float = 1.0, reg: float = 0.02) -> float:
+def pot_sinkhorn(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, reg: Real = 0.02) -> float:
     """Entropic W_p of equal sizes by ``ot.sinkhorn2``; ``reg`` is relative to the mean cost. Biased upwards."""
     ot = _peer("ot", "POT")
     n = _equal(A, B)
     weights = np.full(n, 1 / n)
     table = cost_matrix(A, B, p)
-    value = ot.sinkhorn2(weights, weights, table, reg * float(table.mean()), method="sinkhorn_log", numItermax=2000, warn=False)
+    value = ot.sinkhorn2(
+        weights, weights, table, reg * float(table.mean()), method="sinkhorn_log", numItermax=2000, warn=False
+    )
     return float((n * np.asarray(value).item()) ** (1 / p))
 
 
-def quadtree_greedy(A: Points, B: Float[np.ndarray, "m d"], norm: float = 2.0, seed: int = 0) -> float:
+def quadtree_greedy(A: Points, B: Float[np.ndarray, "m d"], norm: Real = 2.0, seed: int = 0) -> float:
     """W_1 of the randomly shifted dyadic grid: match arbitrarily in each cell, finest first."""
     rng = np.random.default_rng(seed)
     points = np.concatenate([A, B])
@@ -106,7 +113,7 @@ def quadtree_greedy(A: Points, B: Float[np.ndarray, "m d"], norm: float = 2.0, s
     return total
 
 
-def nearest_greedy(A: Points, B: Float[np.ndarray, "m d"], p: float = 1.0, norm: float = 2.0) -> float:
+def nearest_greedy(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, norm: Real = 2.0) -> float:
     """W_p of the greedy matching: again and again the closest free pair."""
     table = cost_matrix(A, B, p, norm)
     order = np.argsort(table, axis=None, kind="stable")

@@ -9,7 +9,7 @@ import numpy as np
 
 from dynmatch.aggregate import AggregateEngine
 from dynmatch.auction import AuctionEngine
-from dynmatch.costs import Metric
+from dynmatch.costs import Metric, Real
 from dynmatch.primal_dual import DenseKernel, Event
 
 DENSE_LIMIT = 1024
@@ -49,7 +49,7 @@ class Cell:
 
     __slots__ = ("cost", "diameter", "engine", "kind", "leaf", "only")
 
-    def __init__(self, leaf: bool, diameter: float) -> None:
+    def __init__(self, leaf: bool, diameter: Real) -> None:
         self.leaf, self.diameter = leaf, diameter
         self.only: dict[tuple[int, int], int] = {}
         self.engine: Any = None
@@ -73,7 +73,9 @@ class Cell:
             return AggregateEngine(settings.metric, settings.dim, centre)
         if kind == "ann":
             largest = settings.branching + 1
-            return AuctionEngine(settings.dim, settings.metric.kind, self.diameter, largest, settings.backend, settings.seed)
+            return AuctionEngine(
+                settings.dim, settings.metric.kind, self.diameter, largest, settings.backend, settings.seed
+            )
         unit = self.diameter if settings.rounded and not self.leaf else 0.0
         search = settings.dim if settings.true_dim else None
         return DenseKernel(settings.metric, settings.dim + settings.true_dim, 1.0, unit, search)
@@ -100,7 +102,9 @@ class Cell:
                 if not left:
                     del self.only[side, key]
                 return [event]
-            return self._build(settings, [*((s, k, n) for (s, k), n in self.only.items()), event], points, child, centre)
+            return self._build(
+                settings, [*((s, k, n) for (s, k), n in self.only.items()), event], points, child, centre
+            )
         if units > 0:
             events = self._add(side, key, units, points, child(key))
         else:

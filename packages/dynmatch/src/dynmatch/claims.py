@@ -36,7 +36,9 @@ def _grid_ratios(seeds: tuple[int, ...], n: int, dims: tuple[int, ...], norms: t
                 a, b = rng.normal(size=(n // 2, dim)), 1.2 * rng.normal(size=(n - n // 2, dim)) + 0.5
                 stream = streams.gaussian(updates, n, dim, seed=seed, delete=0.5)
                 exact = ExactMatcher("minkowski", norm=norm)
-                grids = {(e, r): GridMatcher(dim, norm=norm, eps=e, rounded=r, seed=seed) for e in EPS for r in (False, True)}
+                grids = {
+                    (e, r): GridMatcher(dim, norm=norm, eps=e, rounded=r, seed=seed) for e in EPS for r in (False, True)
+                }
                 for matcher in (exact, *grids.values()):
                     matcher.extend("A", a)
                     matcher.extend("B", b)
@@ -82,19 +84,28 @@ def grid_ratio(ctx: Context) -> dict:
                 lines = [[v for nm in norms for v in ratios[f"{d} {nm} {eps} {rounded}"]] for d in dims]
                 low, high = (np.array([np.quantile(v, q) for v in lines]) for q in (0.05, 0.95))
                 middle = np.array([np.mean(v) for v in lines])
-                ax.errorbar(dims, middle, yerr=[np.maximum(0, middle - low), np.maximum(0, high - middle)], color=colour,
-                            marker="o", label=f"ε = {eps}")  # fmt: skip
+                ax.errorbar(
+                    dims,
+                    middle,
+                    yerr=[np.maximum(0, middle - low), np.maximum(0, high - middle)],
+                    color=colour,
+                    marker="o",
+                    label=f"ε = {eps}",
+                )
             ax.set(xlabel="dimension", xscale="log", title="rounded search" if rounded else "exact search")
             ax.set_xticks(dims, [str(d) for d in dims])
             ax.minorticks_off()
         axes[0].set_ylabel("grid W₁ / exact W₁")
         axes[0].legend()
-    caption = f"Mean and 5th to 95th percentile over l1, l2, l_inf, {len(ctx.seeds)} shifts, {updates} mixed updates, n = {n}."
+    caption = f"Mean and 5-95% range over l1, l2, l_inf, {len(ctx.seeds)} shifts, {updates} mixed updates, n = {n}."
     measured = {
-        "largest mean, exact search": max(means[False]), "largest mean, rounded": max(means[True]),
-        "overall mean, exact search": float(np.mean(means[False])), "least ratio": least, "largest ratio": worst,
+        "largest mean, exact search": max(means[False]),
+        "largest mean, rounded": max(means[True]),
+        "overall mean, exact search": float(np.mean(means[False])),
+        "least ratio": least,
+        "largest ratio": worst,
         "ratios above 4 d / eps^1.5": above,
-    }  # fmt: skip
+    }
     holds = least >= 1 - 1e-9 and max(means[False]) <= 1.6 and max(means[True]) <= 2.2 and not above
     return {"measured": measured, "holds": holds, "figure": ctx.figure("ratio.png", fig, caption)}
 
@@ -117,7 +128,12 @@ def _ratio_by_size(seeds: tuple[int, ...], sizes: tuple[int, ...]) -> dict[str, 
     return found
 
 
-@claim("M2", statement="for small d the grid's ratio does not grow with n, unlike log n", paper="better than log n", seeds=5)
+@claim(
+    "M2",
+    statement="for small d the grid's ratio does not grow with n, unlike log n",
+    paper="better than log n",
+    seeds=5,
+)
 def grid_ratio_by_size(ctx: Context) -> dict:
     """Measure the ratio from n = 250 to 4000 in the plane, beside the dyadic greedy."""
     sizes = ctx.pick(small=(250, 500, 1000, 2000, 4000), paper=(1000, 4000, 16000), smoke=(40, 80))
@@ -133,12 +149,22 @@ def grid_ratio_by_size(ctx: Context) -> dict:
         ax.legend()
     caption = f"Two Gaussian clouds in the plane; mean and standard deviation over {len(ctx.seeds)} draws and shifts."
     below = all(g < q for g, q in zip(means["grid"], means["quadtree greedy"], strict=True))
-    measured = {"slope against log n, grid": growth["grid"], "slope, quadtree greedy": growth["quadtree greedy"],
-                "mean ratio at the largest n": means["grid"][-1], "quadtree greedy there": means["quadtree greedy"][-1]}  # fmt: skip
-    return {"measured": measured, "holds": growth["grid"] <= 0.05 and below, "figure": ctx.figure("ratio_n.png", fig, caption)}
+    measured = {
+        "slope against log n, grid": growth["grid"],
+        "slope, quadtree greedy": growth["quadtree greedy"],
+        "mean ratio at the largest n": means["grid"][-1],
+        "quadtree greedy there": means["quadtree greedy"][-1],
+    }
+    return {
+        "measured": measured,
+        "holds": growth["grid"] <= 0.05 and below,
+        "figure": ctx.figure("ratio_n.png", fig, caption),
+    }
 
 
-def _scaling(seed: int, grid_sizes: tuple[int, ...], exact_sizes: tuple[int, ...], updates: int) -> dict[str, list[Any]]:
+def _scaling(
+    seed: int, grid_sizes: tuple[int, ...], exact_sizes: tuple[int, ...], updates: int
+) -> dict[str, list[Any]]:
     """Median seconds and mean relaxed pairs per update, by size."""
     found: dict[str, list[Any]] = {}
     for name, sizes in (("grid", grid_sizes), ("exact", exact_sizes)):
@@ -168,10 +194,15 @@ def grid_scaling(ctx: Context) -> dict:
     exact_sizes = ctx.pick(small=(250, 500, 1000, 2000), paper=(250, 1000, 4000), smoke=(40, 80))
     updates = ctx.pick(small=150, paper=1000, smoke=6)
     found = ctx.cache("scaling", _scaling, ctx.seeds[0], grid_sizes, exact_sizes, updates)
-    slopes = {name: slope(grid_sizes if name.startswith("grid") else exact_sizes, values) for name, values in found.items()}
+    slopes = {
+        name: slope(grid_sizes if name.startswith("grid") else exact_sizes, values) for name, values in found.items()
+    }
     with figure_style(figure_figsize=(7.2, 3.6)):
         fig, axes = plt.subplots(1, 2)
-        for ax, what, factor, label in ((axes[0], "seconds", 1e3, "median ms per update"), (axes[1], "pairs", 1, "pairs looked at per update")):
+        for ax, what, factor, label in (
+            (axes[0], "seconds", 1e3, "median ms per update"),
+            (axes[1], "pairs", 1, "pairs looked at per update"),
+        ):
             for name, sizes in (("grid", grid_sizes), ("exact", exact_sizes)):
                 values = factor * np.array(found[f"{name} {what}"])
                 ax.loglog(sizes, values, marker="o", label=f"{name}, slope {slopes[f'{name} {what}']:.2f}")
@@ -179,9 +210,11 @@ def grid_scaling(ctx: Context) -> dict:
             ax.legend()
     caption = f"Plane, two Gaussian clouds, ε = 0.25; {updates} deletions each followed by an insertion."
     holds = (
-        slopes["grid seconds"] <= 0.85 and slopes["grid pairs"] <= 1.3
-        and slopes["grid seconds"] <= slopes["exact seconds"] - 0.4 and slopes["grid pairs"] <= slopes["exact pairs"] - 0.4
-    )  # fmt: skip
+        slopes["grid seconds"] <= 0.85
+        and slopes["grid pairs"] <= 1.3
+        and slopes["grid seconds"] <= slopes["exact seconds"] - 0.4
+        and slopes["grid pairs"] <= slopes["exact pairs"] - 0.4
+    )
     measured = {f"slope, {name}": value for name, value in slopes.items()}
     measured |= {"grid ms at the largest n": 1e3 * found["grid seconds"][-1]}
     return {"measured": measured, "holds": holds, "figure": ctx.figure("scale.png", fig, caption)}
@@ -221,11 +254,19 @@ def _hub_ratios(seed: int, updates: int, live: int, ks: tuple[int, ...], ps: tup
     return found
 
 
-@claim("M4", statement="hubs keep every W_p within 2k(1+eps) at every query of a dynamic stream", paper="2k(1+eps)", seeds=1)
+@claim(
+    "M4",
+    statement="hubs keep every W_p within 2k(1+eps) at every query of a dynamic stream",
+    paper="2k(1+eps)",
+    seeds=1,
+)
 def hub_ratio(ctx: Context) -> dict:
     """Measure the ratio after each of 600 updates in three metrics."""
     updates, live = ctx.pick(small=600, paper=5000, smoke=60), ctx.pick(small=50, paper=300, smoke=10)
-    ks, ps = ctx.pick(small=(1, 2, 3), paper=(1, 2, 3), smoke=(2,)), ctx.pick(small=(1, 2, 3), paper=(1, 2, 3), smoke=(1, 2))
+    ks, ps = (
+        ctx.pick(small=(1, 2, 3), paper=(1, 2, 3), smoke=(2,)),
+        ctx.pick(small=(1, 2, 3), paper=(1, 2, 3), smoke=(1, 2)),
+    )
     ratios = ctx.cache("hub", _hub_ratios, ctx.seeds[0], updates, live, ks, ps)
     over = sum(v > 2 * int(name.split("|")[1]) * 1.1 * (1 + 1e-9) for name, values in ratios.items() for v in values)
     means = {name: float(np.mean(values)) for name, values in ratios.items()}
@@ -233,19 +274,33 @@ def hub_ratio(ctx: Context) -> dict:
     with figure_style(figure_figsize=(8, 3.8)):
         fig, ax = plt.subplots()
         for i, name in enumerate(names):
-            metric, k, p = name.split("|")
+            _metric, k, _p = name.split("|")
             values = ratios[name]
             colour = PALETTE[int(k) - 1]
             ax.plot([i, i], [min(values), max(values)], color=colour, linewidth=2)
             ax.plot(i, means[name], "o", color=colour)
             ax.plot(i, 2.2 * int(k), "_", color=colour, markersize=12)
         ax.set(ylabel="hub W_p / exact W_p")
-        ax.set_xticks(range(len(names)), [f"{n.split('|')[0]}, k={n.split('|')[1]}, p={n.split('|')[2]}" for n in names], rotation=90, fontsize=7)
+        ax.set_xticks(
+            range(len(names)),
+            [f"{n.split('|')[0]}, k={n.split('|')[1]}, p={n.split('|')[2]}" for n in names],
+            rotation=90,
+            fontsize=7,
+        )
     caption = f"Range and mean (dot) over {updates} queries; the dash is the bound 2k(1+ε), ε = 0.1."
     queries = sum(len(v) for v in ratios.values())
-    measured = {"queries": queries, "queries over the bound": over, "largest ratio": max(max(v) for v in ratios.values()),
-                "largest mean": max(means.values()), "overall mean": float(np.mean(list(means.values())))}  # fmt: skip
-    return {"measured": measured, "holds": not over and max(means.values()) <= 1.6, "figure": ctx.figure("hub.png", fig, caption)}
+    measured = {
+        "queries": queries,
+        "queries over the bound": over,
+        "largest ratio": max(max(v) for v in ratios.values()),
+        "largest mean": max(means.values()),
+        "overall mean": float(np.mean(list(means.values()))),
+    }
+    return {
+        "measured": measured,
+        "holds": not over and max(means.values()) <= 1.6,
+        "figure": ctx.figure("hub.png", fig, caption),
+    }
 
 
 def _hub_scaling(seed: int, sizes: tuple[int, ...], updates: int) -> dict[str, list[float]]:
@@ -272,7 +327,12 @@ def _hub_scaling(seed: int, sizes: tuple[int, ...], updates: int) -> dict[str, l
     return found
 
 
-@claim("M5", statement="hubs keep O(k n^(1+1/k)) arcs and relax that many per update", paper="update ~ k n^(1+1/k)", seeds=1)
+@claim(
+    "M5",
+    statement="hubs keep O(k n^(1+1/k)) arcs and relax that many per update",
+    paper="update ~ k n^(1+1/k)",
+    seeds=1,
+)
 def hub_scaling(ctx: Context) -> dict:
     """Count attachments and relaxed arcs from n = 250 to 2000."""
     sizes = ctx.pick(small=(250, 500, 1000, 2000), paper=(1000, 4000, 16000), smoke=(40, 80))
@@ -284,8 +344,11 @@ def hub_scaling(ctx: Context) -> dict:
         theory = np.array([k * n ** (1 + 1 / k) for n in sizes])
         share = np.array(found[f"k={k} attachments"]) / theory
         growth = slope(sizes, found[f"k={k} work"])
-        measured |= {f"attachments over k n^(1+1/k), k={k}": [float(v) for v in share], f"slope of relaxed arcs, k={k}": growth,
-                     f"ms per update at the largest n, k={k}": 1e3 * found[f"k={k} seconds"][-1]}  # fmt: skip
+        measured |= {
+            f"attachments over k n^(1+1/k), k={k}": [float(v) for v in share],
+            f"slope of relaxed arcs, k={k}": growth,
+            f"ms per update at the largest n, k={k}": 1e3 * found[f"k={k} seconds"][-1],
+        }
         holds &= bool((share >= 0.5).all() and (share <= 2).all()) and growth <= 1 + 1 / k + 0.15
     measured["ms per update at the largest n, exact"] = 1e3 * found["exact seconds"][-1]
     with figure_style(figure_figsize=(7.2, 3.6)):
@@ -339,7 +402,9 @@ def _deletion_runs(seeds: tuple[int, ...], updates: int, live: int) -> dict[str,
     return found
 
 
-@claim("M6", statement="deletions do as little harm as insertions, also adversarial ones", paper="fully dynamic", seeds=6)
+@claim(
+    "M6", statement="deletions do as little harm as insertions, also adversarial ones", paper="fully dynamic", seeds=6
+)
 def deletion_streams(ctx: Context) -> dict:
     """Compare the state after delete-heavy and outlier streams with a fresh build of the same points."""
     updates, live = ctx.pick(small=500, paper=5000, smoke=60), ctx.pick(small=150, paper=1000, smoke=16)
@@ -371,7 +436,12 @@ def _drift(seed: int, window: int, before: int, after: int) -> dict[str, list[fl
     return found
 
 
-@claim("M7", statement="a sliding window's W_1 raises the alarm soon after the digits change, and not before", paper="drift monitoring (use)", seeds=1)
+@claim(
+    "M7",
+    statement="a sliding window's W_1 raises the alarm soon after the digits change, and not before",
+    paper="drift monitoring (use)",
+    seeds=1,
+)
 def drift_monitor(ctx: Context) -> dict:
     """Watch digits 0 to 4 turn into 5 to 9, with a threshold from the first full windows."""
     window = ctx.pick(small=150, paper=150, smoke=20)

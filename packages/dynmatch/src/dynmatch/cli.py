@@ -18,7 +18,8 @@ SHOWN = ("update", "n_a", "n_b", "cost", "lower_bound", "ms")
 @app.command("match")
 def match_command(
     updates: Annotated[
-        Path | None, typer.Argument(help="csv, jsonl, npy, npz or parquet updates, or NYC taxi trips.  [default: a city]")
+        Path | None,
+        typer.Argument(help="csv, jsonl, npy, npz or parquet updates, or NYC taxi trips.  [default: a city]"),
     ] = None,
     metric: Annotated[str, typer.Option(help="l1, l2, linf, or a path: GraphML, edge list, distance matrix.")] = "l2",
     method: Annotated[str, typer.Option(help="exact, grid, hub, or auto.")] = "auto",
@@ -44,10 +45,21 @@ def match_command(
     peak, dim = _size_of(stream)
     method = _choose(method, given, p, peak)
     certify = (method != "exact" and peak <= 1500 and len(stream) <= 10_000) if certify is None else certify
-    config = {"updates": str(updates), "metric": metric, "method": method, "eps": eps, "k": k, "p": p, "every": every,
-              "certify": certify, "skip_bad": skip_bad}  # fmt: skip
+    config = {
+        "updates": str(updates),
+        "metric": metric,
+        "method": method,
+        "eps": eps,
+        "k": k,
+        "p": p,
+        "every": every,
+        "certify": certify,
+        "skip_bad": skip_bad,
+    }
     with RunDir(out, package="dynmatch", config=config, seed=seed, force=force, resume=resume) as folder:
-        run = _start(folder.path / "snapshot.npz", method, dim, given, dict(p=p, eps=eps, k=k, seed=seed), certify)
+        run = _start(
+            folder.path / "snapshot.npz", method, dim, given, {"p": p, "eps": eps, "k": k, "seed": seed}, certify
+        )
         shown = 0 if not json else -1
         with progress(f"{method} matching", total=len(stream)) as bar:
             bar.advance(run.position)
@@ -63,7 +75,9 @@ def match_command(
         return
     if skipped:
         typer.echo(f"skipped {skipped} malformed lines", err=True)
-    typer.echo(f"\nW_{p:g} = {last['cost']:.6g} after {last['update']} updates ({method}); tables and pictures in {out}/")
+    typer.echo(
+        f"\nW_{p:g} = {last['cost']:.6g} after {last['update']} updates ({method}); tables and pictures in {out}/"
+    )
 
 
 def _stream(updates: Path | None, metric: str, skip_bad: bool, seed: int) -> tuple[list[Any], int, dict[str, Any]]:
@@ -174,7 +188,13 @@ def static(
         found = match(first, second, method, metric=metric, p=p, seed=seed)
     except ValueError as error:
         raise error if isinstance(error, InputError) else InputError(str(error)) from error
-    answer = {"n_a": len(first), "n_b": len(second), "pairs": len(found.rows), "cost": found.cost, "lower_bound": found.lower_bound}
+    answer = {
+        "n_a": len(first),
+        "n_b": len(second),
+        "pairs": len(found.rows),
+        "cost": found.cost,
+        "lower_bound": found.lower_bound,
+    }
     if out is not None:
         columns = zip(found.rows.tolist(), found.columns.tolist(), found.distances.tolist(), strict=True)
         write_csv(out, columns, ("row_a", "row_b", "distance"), force=force)
@@ -187,7 +207,9 @@ def static(
 @app.command()
 def stream(
     window: Annotated[int, typer.Option(min=1, help="Points in the sliding window.")] = 1000,
-    reference: Annotated[Path | None, typer.Option(help="Points to compare with; without it, stdin gives updates.")] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="Points to compare with; without it, stdin gives updates.")
+    ] = None,
     method: Annotated[str, typer.Option(help="exact, grid, hub, or auto.")] = "auto",
     metric: Annotated[str, typer.Option(help="l1, l2 or linf.")] = "l2",
     p: Annotated[float, typer.Option(help="The exponent of W_p.")] = 1.0,

@@ -27,9 +27,10 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
     """
     dim = next(len(u.point) for u in updates if u.point is not None)
     matchers: dict[str, Any] = {
-        "dynmatch exact": ExactMatcher(), "dynmatch grid": GridMatcher(dim, seed=seed),
+        "dynmatch exact": ExactMatcher(),
+        "dynmatch grid": GridMatcher(dim, seed=seed),
         "dynmatch hub": HubMatcher(seed=seed),
-    }  # fmt: skip
+    }
     ratios: dict[str, list[float]] = {name: [] for name in [*matchers, *baselines.METHODS]}
     times: dict[str, list[float]] = {name: [] for name in ratios}
     missing: dict[str, str] = {}

@@ -33,6 +33,8 @@ NAMES = {
     "chebyshev": math.inf,
 }
 
+Real = float | int
+
 NO_MATRIX = np.empty((0, 0))
 
 
@@ -133,7 +135,7 @@ class Metric:
         ``f(x, Y) -> (m,)``, vectorised over the rows of Y.
     """
 
-    kind: float
+    kind: Real
     matrix: np.ndarray = field(default_factory=lambda: NO_MATRIX)
     function: Callable[..., Any] | None = None
 
@@ -153,14 +155,14 @@ class Metric:
         distance_row(x, others, len(others), self.kind, 0, len(x), out)
         return out
 
-    def law(self, power: float, scale: float = 1.0, dim: int = 1, unit: float = 0.0, search: int | None = None):
+    def law(self, power: Real, scale: Real = 1.0, dim: int = 1, unit: Real = 0.0, search: int | None = None):
         """Return the parameters the compiled loops read: norm, p, S, rounding unit, search and true columns."""
         split = dim if search is None else search
         start = 0 if search is None else search
         return np.array([self.kind, power, scale, unit, 0, split, start, dim], dtype=np.float64)
 
 
-def make_metric(metric: Any, matrix: Any = None, norm: float = 2.0) -> Metric:
+def make_metric(metric: Any, matrix: Any = None, norm: Real = 2.0) -> Metric:
     """Read what users call a metric: a name, ``minkowski`` with a norm, a matrix, a callable.
 
     Raises
@@ -237,7 +239,9 @@ def graph_metric(graph: Any, weight: str = "weight") -> tuple[Float[np.ndarray, 
     return np.minimum(found, found.T), nodes
 
 
-def check_metric(metric: Metric, points: Float[np.ndarray, "m d"], rng: np.random.Generator, triples: int = 300) -> None:
+def check_metric(
+    metric: Metric, points: Float[np.ndarray, "m d"], rng: np.random.Generator, triples: int = 300
+) -> None:
     """Sample symmetry, zero self-distance and the triangle inequality among the given points.
 
     Raises
@@ -257,10 +261,14 @@ def check_metric(metric: Metric, points: Float[np.ndarray, "m d"], rng: np.rando
         worst = np.argwhere(np.abs(full - full.T) > 1e-9 * max(float(full.max()), 1e-300))
         if len(worst):
             i, j = (int(v) for v in worst[0])
-            raise NotAMetricError(f"d({i}, {j}) = {full[i, j]:g} but d({j}, {i}) = {full[j, i]:g} (i, j, k) = ({i}, {j}, {i})")
+            raise NotAMetricError(
+                f"d({i}, {j}) = {full[i, j]:g} but d({j}, {i}) = {full[j, i]:g} (i, j, k) = ({i}, {j}, {i})"
+            )
     for i, j in np.argwhere(np.abs(table - table.T) > tolerance):
         a, b = chosen[i], chosen[j]
-        raise NotAMetricError(f"d({a}, {b}) = {table[i, j]:g} but d({b}, {a}) = {table[j, i]:g} (i, j, k) = ({a}, {b}, {a})")
+        raise NotAMetricError(
+            f"d({a}, {b}) = {table[i, j]:g} but d({b}, {a}) = {table[j, i]:g} (i, j, k) = ({a}, {b}, {a})"
+        )
     for i in np.flatnonzero(np.diag(table) > tolerance):
         raise NotAMetricError(f"d({chosen[i]}, {chosen[i]}) = {table[i, i]:g}, not 0 (i, j, k) = ({chosen[i]},) * 3")
     m = len(chosen)

@@ -12,11 +12,20 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dynmatch.costs import graph_metric
+from dynmatch.costs import Real, graph_metric
 from dynmatch.matcher import SIDES, Id, Update
 from papers_shared.errors import InputError
 
-OPS = {"insert": "insert", "add": "insert", "+": "insert", "delete": "delete", "remove": "delete", "-": "delete", "query": "query", "?": "query"}  # fmt: skip
+OPS = {
+    "insert": "insert",
+    "add": "insert",
+    "+": "insert",
+    "delete": "delete",
+    "remove": "delete",
+    "-": "delete",
+    "query": "query",
+    "?": "query",
+}
 KM_PER_DEGREE = 111.195
 
 
@@ -82,7 +91,7 @@ def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]
     path
         csv and parquet have the columns ``op, side, id, x0, x1, ...`` and optionally ``weight``; jsonl one object a
         line with these names, or ``point`` for the coordinates; npy a float matrix with columns op (1 insert, -1
-        delete, 0 query), side (0, 1), id, x0, ...; npz arrays ``op``, ``side``, ``id``, ``x`` and optionally ``weight``.
+        delete, 0 query), side (0, 1), id, x0, ...; npz arrays op, side, id, x and optionally weight.
     skip_bad
         Count malformed lines instead of refusing them.
 
@@ -97,9 +106,13 @@ def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]
         Naming the file, the line, and what is wrong.
     """
     readers: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
-        ".csv": _csv_rows, ".jsonl": _jsonl_rows, ".ndjson": _jsonl_rows, ".npy": _npy_rows, ".npz": _npz_rows,
+        ".csv": _csv_rows,
+        ".jsonl": _jsonl_rows,
+        ".ndjson": _jsonl_rows,
+        ".npy": _npy_rows,
+        ".npz": _npz_rows,
         ".parquet": _parquet_rows,
-    }  # fmt: skip
+    }
     if path.suffix.lower() not in readers:
         raise InputError(f"{path}: unknown kind of update file", hint=f"give {', '.join(readers)}")
     updates, skipped = [], 0
@@ -111,7 +124,9 @@ def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]
                 updates.append(update_from(fields, line))
             except (ValueError, TypeError) as error:
                 if not skip_bad:
-                    raise InputError(f"{path}, line {line}: {error}", hint="--skip-bad leaves such lines out") from error
+                    raise InputError(
+                        f"{path}, line {line}: {error}", hint="--skip-bad leaves such lines out"
+                    ) from error
                 skipped += 1
     except OSError as error:
         raise _no_file(path, error) from error
@@ -127,7 +142,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, Any]]:
         reader = csv.reader(file)
         header = [name.strip().lower() for name in next(reader, [])]
         if not {"op", "id"} <= set(header):
-            raise InputError(f"{path}, line 1: the header needs op, side, id, x0, ...; found {','.join(header) or 'nothing'}")
+            raise InputError(
+                f"{path}, line 1: the header needs op, side, id, x0, ...; found {','.join(header) or 'nothing'}"
+            )
         for row in reader:
             if not row:
                 continue
@@ -143,7 +160,10 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
             if line.strip():
                 try:
                     value = json.loads(line)
-                    yield number, value if isinstance(value, dict) else ValueError("want an object with op, side, id, point")
+                    yield (
+                        number,
+                        value if isinstance(value, dict) else ValueError("want an object with op, side, id, point"),
+                    )
                 except json.JSONDecodeError as error:
                     yield number, ValueError(f"not JSON: {error.msg}")
 
@@ -166,7 +186,9 @@ def _npz_rows(path: Path) -> Iterator[tuple[int, Any]]:
     if not {"op", "side", "id", "x"} <= set(arrays):
         raise InputError(f"{path}: want arrays op, side, id, x; found {', '.join(arrays)}")
     names = {1: "insert", -1: "delete", 0: "query"}
-    for number, (op, side, name, x) in enumerate(zip(*(arrays[n].tolist() for n in ("op", "side", "id", "x")), strict=True), 1):
+    for number, (op, side, name, x) in enumerate(
+        zip(*(arrays[n].tolist() for n in ("op", "side", "id", "x")), strict=True), 1
+    ):
         weight = int(arrays["weight"][number - 1]) if "weight" in arrays else 1
         yield number, {"op": names.get(op, op), "side": side, "id": name, "point": x, "weight": weight}
 
@@ -291,7 +313,7 @@ def _column(table: dict[str, list[Any]], path: Path, what: str, *names: str) -> 
     raise InputError(f"{path}: no column for the {what}", hint=f"looked for {', '.join(names)}")
 
 
-def read_taxi(path: Path, patience: float = 15.0, limit: int | None = None) -> list[Update]:
+def read_taxi(path: Path, patience: Real = 15.0, limit: int | None = None) -> list[Update]:
     """Turn a trip table with the columns of the NYC Taxi & Limousine Commission into requests and free cars.
 
     A trip is a request (A) at its pick-up from then on, and a free car (B) at its drop-off from then on; each leaves
@@ -324,12 +346,20 @@ def read_taxi(path: Path, patience: float = 15.0, limit: int | None = None) -> l
     for end, old in (("pickup", "start"), ("dropoff", "end")):
         lon = _column(table, path, f"{end} longitude", f"{end}_longitude", f"{old}_lon")
         lat = _column(table, path, f"{end} latitude", f"{end}_latitude", f"{old}_lat")
-        when = _column(table, path, f"{end} time", f"tpep_{end}_datetime", f"lpep_{end}_datetime", f"{end}_datetime",
-                       f"trip_{end}_datetime")  # fmt: skip
+        when = _column(
+            table,
+            path,
+            f"{end} time",
+            f"tpep_{end}_datetime",
+            f"lpep_{end}_datetime",
+            f"{end}_datetime",
+            f"trip_{end}_datetime",
+        )
         places[end] = (
-            np.array([_degrees(v) for v in lon[:limit]]), np.array([_degrees(v) for v in lat[:limit]]),
+            np.array([_degrees(v) for v in lon[:limit]]),
+            np.array([_degrees(v) for v in lat[:limit]]),
             np.array([np.datetime64(str(v).replace(" ", "T"), "s") for v in when[:limit]]).astype(np.int64) / 60.0,
-        )  # fmt: skip
+        )
     good = np.ones(len(places["pickup"][0]), np.bool_)
     for lon, lat, _ in places.values():
         good &= np.isfinite(lon) & np.isfinite(lat) & (lon != 0) & (lat != 0)
@@ -346,7 +376,9 @@ def read_taxi(path: Path, patience: float = 15.0, limit: int | None = None) -> l
             events.append((float(minute[i]) + patience, 0, side, i, None))
     events.sort(key=lambda e: e[:4])
     return [
-        Update("insert", "A" if side == "A" else "B", f"{side}{i}", point) if point else Update("delete", None, f"{side}{i}")
+        Update("insert", "A" if side == "A" else "B", f"{side}{i}", point)
+        if point
+        else Update("delete", None, f"{side}{i}")
         for _, _, side, i, point in events
     ]
 

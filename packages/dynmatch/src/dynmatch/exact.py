@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dynmatch.costs import CALLABLE, PRECOMPUTED, make_metric
+from dynmatch.costs import CALLABLE, PRECOMPUTED, Real, make_metric
 from dynmatch.matcher import BaseMatcher, Entry
 from dynmatch.primal_dual import DenseKernel
 
@@ -40,7 +40,7 @@ class ExactMatcher(BaseMatcher):
     The kernel is the successive shortest path method (Edmonds and Karp, 1972) with potentials kept between updates.
     """
 
-    def __init__(self, metric: Any = "euclidean", p: float = 1.0, matrix: Any = None, norm: float = 2.0) -> None:
+    def __init__(self, metric: Any = "euclidean", p: Real = 1.0, matrix: Any = None, norm: Real = 2.0) -> None:
         self.metric = make_metric(metric, matrix, norm)
         config: dict[str, Any] = {"metric": metric, "p": float(p), "norm": float(norm)}
         if self.metric.kind == CALLABLE:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
-from dynmatch.costs import NAMES
+from dynmatch.costs import NAMES, Real
 from dynmatch.exact import ExactMatcher
 from dynmatch.grid import GridMatcher
 from dynmatch.hub import HubMatcher
@@ -20,9 +20,18 @@ METHODS = ("exact", "grid", "hub")
 
 
 def make_matcher(
-    method: str, dim: int | None, *, metric: Any = "l2", p: float = 1.0, norm: float | None = None,
-    eps: float | None = None, k: int = 2, matrix: Any = None, seed: int = 0, **options: Any,
-) -> BaseMatcher:  # fmt: skip
+    method: str,
+    dim: int | None,
+    *,
+    metric: Any = "l2",
+    p: Real = 1.0,
+    norm: Real | None = None,
+    eps: Real | None = None,
+    k: int = 2,
+    matrix: Any = None,
+    seed: int = 0,
+    **options: Any,
+) -> BaseMatcher:
     """Make an empty matcher.
 
     Parameters
@@ -82,9 +91,7 @@ class Matching:
     lower_bound: float | None
 
 
-def match(
-    A: Num[np.ndarray, "n d"], B: Num[np.ndarray, "m d"], method: str = "auto", **options: Any
-) -> Matching:
+def match(A: Num[np.ndarray, "n d"], B: Num[np.ndarray, "m d"], method: str = "auto", **options: Any) -> Matching:
     r"""Match two fixed sets of points, of any two sizes, without a distance matrix.
 
     Parameters
@@ -116,6 +123,6 @@ def match(
     return Matching(matcher.cost(), rows[by_row], columns[by_row], distances[by_row], matcher.lower_bound())
 
 
-def exact_cost(A: Float[np.ndarray, "n d"], B: Float[np.ndarray, "m d"], p: float = 1.0, norm: float = 2.0) -> float:
+def exact_cost(A: Float[np.ndarray, "n d"], B: Float[np.ndarray, "m d"], p: Real = 1.0, norm: Real = 2.0) -> float:
     """Return the exact W_p of two fixed sets."""
     return match(A, B, "exact", p=p, norm=norm).cost

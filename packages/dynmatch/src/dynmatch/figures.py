@@ -25,7 +25,11 @@ def draw_cost(path: Path, rows: list[dict[str, Any]], title: str, unit: str, for
             top.plot(x, bound, color=PALETTE[1], linestyle="--", label="certified lower bound")
             top.fill_between(x, bound, cost, color=PALETTE[0], alpha=0.12)
             ratio = cost[bound > 0] / bound[bound > 0]
-            note = f"Distance over its certificate: {ratio.mean():.3f} on average, {ratio.max():.3f} at most." if len(ratio) else ""
+            note = (
+                f"Distance over its certificate: {ratio.mean():.3f} on average, {ratio.max():.3f} at most."
+                if len(ratio)
+                else ""
+            )
         top.set(ylabel=f"W ({unit})", title=title)
         top.set_ylim(bottom=0)
         top.legend(loc="best")
@@ -47,13 +51,26 @@ def draw_latency(path: Path, rows: list[dict[str, Any]], method: str, force: boo
     with figure_style(figure_figsize=(7, 3.6)):
         fig, ax = plt.subplots()
         ax.plot(x, [row["ms"] for row in rows], color=PALETTE[0], label=f"{method}, median")
-        ax.fill_between(x, [row["ms"] for row in rows], [row["ms_p95"] for row in rows], color=PALETTE[0], alpha=0.2,
-                        label="to the 95th percentile")  # fmt: skip
+        ax.fill_between(
+            x,
+            [row["ms"] for row in rows],
+            [row["ms_p95"] for row in rows],
+            color=PALETTE[0],
+            alpha=0.2,
+            label="to the 95th percentile",
+        )
         certified = [row["certificate_ms"] for row in rows]
         if any(v is not None for v in certified):
-            ax.plot(x, [np.nan if v is None else v for v in certified], color=PALETTE[1], linestyle="--",
-                    label="exact certificate, median")  # fmt: skip
+            ax.plot(
+                x,
+                [np.nan if v is None else v for v in certified],
+                color=PALETTE[1],
+                linestyle="--",
+                label="exact certificate, median",
+            )
         ax.set(xlabel="update", ylabel="time per update (ms)", yscale="log")
         ax.legend(loc="best")
-        caption = "Time to keep the matching through one insertion or deletion, over the updates of each row of the table."
+        caption = (
+            "Time to keep the matching through one insertion or deletion, over the updates of each row of the table."
+        )
         return write_figure(path, fig, caption, force=force)

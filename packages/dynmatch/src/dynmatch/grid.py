@@ -11,7 +11,7 @@ import numpy as np
 
 from dynmatch.augment import add_exactly
 from dynmatch.cells import DENSE_LIMIT, Cell, CellSettings, _merge
-from dynmatch.costs import Metric, distance_row
+from dynmatch.costs import Metric, Real, distance_row
 from dynmatch.matcher import SIDES, BaseMatcher, Entry, Id, Side
 from dynmatch.primal_dual import DenseKernel, Event
 
@@ -56,9 +56,17 @@ class GridMatcher(BaseMatcher):
     """
 
     def __init__(
-        self, dim: int, norm: float = 2.0, eps: float = 0.25, engine: str = "auto", backend: str = "auto",
-        rounded: bool = False, project: str | int | None = None, seed: int = 0, p: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        dim: int,
+        norm: Real = 2.0,
+        eps: Real = 0.25,
+        engine: str = "auto",
+        backend: str = "auto",
+        rounded: bool = False,
+        project: str | int | None = None,
+        seed: int = 0,
+        p: Real = 1.0,
+    ) -> None:
         if not norm >= 1:
             raise ValueError(f"the l_p ground norm needs 1 <= p <= inf, not {norm}")
         if not 0 < eps <= 1:
@@ -69,8 +77,16 @@ class GridMatcher(BaseMatcher):
             raise ValueError("the grid matches for W_1; use ExactMatcher or HubMatcher for p > 1")
         if dim < 1:
             raise ValueError(f"a point needs at least one coordinate, not {dim}")
-        config = dict(dim=int(dim), norm=float(norm), eps=float(eps), engine=engine, backend=backend,
-                      rounded=bool(rounded), project=project, seed=int(seed))  # fmt: skip
+        config = {
+            "dim": int(dim),
+            "norm": float(norm),
+            "eps": float(eps),
+            "engine": engine,
+            "backend": backend,
+            "rounded": bool(rounded),
+            "project": project,
+            "seed": int(seed),
+        }
         super().__init__(1.0, config, int(dim))
         self.norm, self.eps, self.seed, self.project = float(norm), float(eps), int(seed), project
         self.engine, self.rounded = engine, bool(rounded)
@@ -98,7 +114,9 @@ class GridMatcher(BaseMatcher):
         target = self._projected_dim(n)
         self.projection = None
         if target:
-            self.projection = np.random.default_rng([self.seed, 7]).standard_normal((points.shape[1], target)) / math.sqrt(target)
+            self.projection = np.random.default_rng([self.seed, 7]).standard_normal(
+                (points.shape[1], target)
+            ) / math.sqrt(target)
         seen = points if self.projection is None else points @ self.projection
         self.low, self.high = seen.min(axis=0), seen.max(axis=0)
         span = float((self.high - self.low).max())
@@ -112,9 +130,15 @@ class GridMatcher(BaseMatcher):
         self.extra = extra
         dim = len(self.low)
         self.settings = CellSettings(
-            Metric(self.norm), self.engine, self.backend, self.rounded, dim,
-            points.shape[1] if self.projection is not None else 0, self.branching, self.seed,
-        )  # fmt: skip
+            Metric(self.norm),
+            self.engine,
+            self.backend,
+            self.rounded,
+            dim,
+            points.shape[1] if self.projection is not None else 0,
+            self.branching,
+            self.seed,
+        )
         if self.engine == "aggregate" and dim > 3:
             raise ValueError(f"the aggregate engine is for d <= 3, not {dim}: a cell has b^d children")
 
@@ -154,7 +178,9 @@ class GridMatcher(BaseMatcher):
         side = self.leaf_side * float(self.branching) ** height
         shift = np.zeros(len(self.origin))
         for level, offset in enumerate(self.offsets[: max(0, height - self.levels)]):
-            shift += np.array(offset, dtype=np.float64) * self.leaf_side * float(self.branching) ** (self.levels + level)
+            shift += (
+                np.array(offset, dtype=np.float64) * self.leaf_side * float(self.branching) ** (self.levels + level)
+            )
         return lambda coordinates: self.origin - shift + (np.array(coordinates, dtype=np.float64) + 0.5) * side
 
     # -- building ------------------------------------------------------------------------------------------------
@@ -299,6 +325,7 @@ class GridMatcher(BaseMatcher):
             cell.cost = now
 
     def _after_update(self) -> None:
+        super()._after_update()
         n = len(self.entries)
         if not self.cells or n > 2 * self.built_for or (n < self.built_for / 2 and self.built_for > 16):
             self._build()
@@ -363,13 +390,21 @@ class GridMatcher(BaseMatcher):
     def stats(self) -> dict[str, Any]:
         """Return sizes, the grid's shape, cells, engines, and the work of the searches."""
         engines = [cell for level in self.cells for cell in level.values() if cell.engine is not None]
-        kernels = [c.engine if c.kind == "dense" else c.engine.kernel for c in engines if c.kind in ("dense", "aggregate")]
+        kernels = [
+            c.engine if c.kind == "dense" else c.engine.kernel for c in engines if c.kind in ("dense", "aggregate")
+        ]
         return {
-            "size": self.size, "updates": self.updates, "rebuilds": self.rebuilds, "levels": len(self.cells),
-            "branching": self.branching if self.cells else 0, "cells": sum(len(level) for level in self.cells),
-            "engines": len(engines), "largest_cell": max((len(c) for c in engines), default=0),
-            "relaxed_pairs": sum(int(k.count[6]) for k in kernels), "searches": sum(int(k.count[7]) for k in kernels),
-        }  # fmt: skip
+            "size": self.size,
+            "updates": self.updates,
+            "rebuilds": self.rebuilds,
+            "levels": len(self.cells),
+            "branching": self.branching if self.cells else 0,
+            "cells": sum(len(level) for level in self.cells),
+            "engines": len(engines),
+            "largest_cell": max((len(c) for c in engines), default=0),
+            "relaxed_pairs": sum(int(k.count[6]) for k in kernels),
+            "searches": sum(int(k.count[7]) for k in kernels),
+        }
 
     def _check(self) -> None:
         """Recompute every carried list from the points up, and check each engine and the running cost."""
@@ -400,12 +435,21 @@ class GridMatcher(BaseMatcher):
         if not self.cells:
             return {"epoch": self.epoch, "rebuilds": self.rebuilds, "cells": []}
         return {
-            "epoch": self.epoch, "rebuilds": self.rebuilds, "levels": self.levels, "built_for": self.built_for,
-            "branching": self.branching, "leaf_side": self.leaf_side, "origin": self.origin, "low": self.low,
-            "high": self.high, "extra": self.extra, "offsets": [list(o) for o in self.offsets],
-            "projection": self.projection, "total": self._exact_part,
+            "epoch": self.epoch,
+            "rebuilds": self.rebuilds,
+            "levels": self.levels,
+            "built_for": self.built_for,
+            "branching": self.branching,
+            "leaf_side": self.leaf_side,
+            "origin": self.origin,
+            "low": self.low,
+            "high": self.high,
+            "extra": self.extra,
+            "offsets": [list(o) for o in self.offsets],
+            "projection": self.projection,
+            "total": self._exact_part,
             "cells": [[[list(c), cell.state()] for c, cell in level.items()] for level in self.cells],
-        }  # fmt: skip
+        }
 
     def _restore(self, own: dict[str, Any]) -> None:
         self.epoch, self.rebuilds = int(own["epoch"]), int(own["rebuilds"])
@@ -417,9 +461,15 @@ class GridMatcher(BaseMatcher):
         self._exact_part = own["total"]
         dim = self.dim or 1
         self.settings = CellSettings(
-            Metric(self.norm), self.engine, self.backend, self.rounded, len(self.origin),
-            dim if self.projection is not None else 0, self.branching, self.seed,
-        )  # fmt: skip
+            Metric(self.norm),
+            self.engine,
+            self.backend,
+            self.rounded,
+            len(self.origin),
+            dim if self.projection is not None else 0,
+            self.branching,
+            self.seed,
+        )
         self._rows = {e.key: self._row_of(e.point) for e in self.entries.values()}
         self._leaf = {key: self._leaf_of(row) for key, row in self._rows.items()}
         for height, saved in enumerate(own["cells"]):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynmatch import hub_flow, landmarks
-from dynmatch.costs import CALLABLE, PRECOMPUTED, check_metric, make_metric
+from dynmatch.costs import CALLABLE, PRECOMPUTED, Real, check_metric, make_metric
 from dynmatch.errors import CapacityError
 from dynmatch.hub_network import HubNetwork
 from dynmatch.matcher import BaseMatcher, Entry
@@ -54,17 +54,37 @@ class HubMatcher(BaseMatcher):
     """
 
     def __init__(
-        self, metric: Any = "euclidean", p: float = 1.0, k: int = 2, eps: float = 0.1, ambient: Any = None,
-        matrix: Any = None, norm: float = 2.0, direct: bool = True, swap: bool = True, check: str = "sample",
-        max_arcs: int = 50_000_000, seed: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        metric: Any = "euclidean",
+        p: Real = 1.0,
+        k: int = 2,
+        eps: Real = 0.1,
+        ambient: Any = None,
+        matrix: Any = None,
+        norm: Real = 2.0,
+        direct: bool = True,
+        swap: bool = True,
+        check: str = "sample",
+        max_arcs: int = 50_000_000,
+        seed: int = 0,
+    ) -> None:
         if k < 1:
             raise ValueError(f"k must be at least 1, not {k}")
         if not 0 < eps <= 1:
             raise ValueError(f"eps must lie in (0, 1], not {eps}")
         self.metric = make_metric(metric, matrix, norm)
-        config: dict[str, Any] = dict(metric=metric, p=float(p), k=int(k), eps=float(eps), norm=float(norm), direct=direct,
-                                      swap=swap, check=check, max_arcs=int(max_arcs), seed=int(seed))  # fmt: skip
+        config: dict[str, Any] = {
+            "metric": metric,
+            "p": float(p),
+            "k": int(k),
+            "eps": float(eps),
+            "norm": float(norm),
+            "direct": direct,
+            "swap": swap,
+            "check": check,
+            "max_arcs": int(max_arcs),
+            "seed": int(seed),
+        }
         if self.metric.kind == CALLABLE:
             config["metric"] = "callable"
         if self.metric.kind == PRECOMPUTED:
@@ -131,9 +151,13 @@ class HubMatcher(BaseMatcher):
         self.epoch += 1
         self.rebuilds += 1
         entries = list(self.entries.values())
+        work = self.network.count[2:].copy()
         if self.ambient is None and self.checking != "off" and entries:
-            check_metric(self.metric, np.array([e.point for e in entries]), np.random.default_rng([self.seed, self.epoch, 3]))
+            check_metric(
+                self.metric, np.array([e.point for e in entries]), np.random.default_rng([self.seed, self.epoch, 3])
+            )
         self._start(entries)
+        self.network.count[2:] = work
         for number, entry in enumerate(entries):
             self._enter(entry.key, entry.side, entry.point, entry.weight, number)
 
@@ -147,7 +171,9 @@ class HubMatcher(BaseMatcher):
         x = super()._validate(side, point, row, id, dim)
         if self.ambient is not None and (x[0] != int(x[0]) or not 0 <= x[0] < len(self.ambient)):
             where = "" if row is None else f"row {row}: "
-            raise ValueError(f"{where}point {id!r}: {x[0]:g} is not a row of the ambient space, 0 to {len(self.ambient) - 1}")
+            raise ValueError(
+                f"{where}point {id!r}: {x[0]:g} is not a row of the ambient space, 0 to {len(self.ambient) - 1}"
+            )
         return x
 
     def _add(self, key: int, side: int, x: np.ndarray, weight: int) -> None:
@@ -214,6 +240,7 @@ class HubMatcher(BaseMatcher):
         self.network.leave(entry.side, slot)
 
     def _after_update(self) -> None:
+        super()._after_update()
         self.since += 1
         net = self.network
         if self.ambient is not None:
@@ -298,11 +325,17 @@ class HubMatcher(BaseMatcher):
         net = self.network
         levels, attachments, arcs = (int(v) for v in net.sizes)
         return {
-            "size": self.size, "updates": self.updates, "rebuilds": self.rebuilds, "searches": int(net.count[3]),
-            "attachments": attachments - net.dead, "levels": levels, "direct_arcs": arcs - net.dead_direct,
+            "size": self.size,
+            "updates": self.updates,
+            "rebuilds": self.rebuilds,
+            "searches": int(net.count[3]),
+            "attachments": attachments - net.dead,
+            "levels": levels,
+            "direct_arcs": arcs - net.dead_direct,
             "arcs": attachments - net.dead + 4 * levels + arcs - net.dead_direct,
-            "relaxed_arcs": int(net.count[2]), "bytes": net.nbytes,
-        }  # fmt: skip
+            "relaxed_arcs": int(net.count[2]),
+            "bytes": net.nbytes,
+        }
 
     def _check(self) -> None:
         self.network.check()
@@ -323,13 +356,20 @@ class HubMatcher(BaseMatcher):
 
     def _state(self) -> dict[str, Any]:
         return {
-            "epoch": self.epoch, "rebuilds": self.rebuilds, "scale": self.scale, "since": self.since,
-            "built_for": self.built_for, "limit": self.limit, "n_sites": self.n_sites, "levels": self.levels,
-            "sites": self.sites if self.ambient is None else np.empty((0, 1)), "here": self.here,
+            "epoch": self.epoch,
+            "rebuilds": self.rebuilds,
+            "scale": self.scale,
+            "since": self.since,
+            "built_for": self.built_for,
+            "limit": self.limit,
+            "n_sites": self.n_sites,
+            "levels": self.levels,
+            "sites": self.sites if self.ambient is None else np.empty((0, 1)),
+            "here": self.here,
             "slots": [[k, s, self.site_of[k]] for k, s in self.slots.items()],
             "at_site": [[site, list(slots)] for site, slots in self.at_site.items()],
             "network": self.network.state(),
-        }  # fmt: skip
+        }
 
     def _restore(self, own: dict[str, Any]) -> None:
         for name in ("epoch", "rebuilds", "scale", "since", "built_for", "limit", "n_sites", "levels", "here"):

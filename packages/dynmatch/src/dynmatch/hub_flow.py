@@ -6,8 +6,8 @@ mirror image, so one search serves both sides: with ``sign`` +1 (A, along the ar
 
 ``points (P, 7)`` side, weight, free, first attachment, attachments, first direct arc, matched units;
 ``attach (E, 5)`` point, level, flow, next, previous in the level's list; ``levels (L, 9)`` hub, up, down, first
-attachment of A, of B, chain flow to ``up`` on copy 0, on copy 1, pay flow, exponent j; ``level_pi (L, 3)`` potentials of
-the two copies, pay cost; ``direct (D, 7)`` a, b, flow, next and previous of a, of b. Node numbers of the search: a
+attachment of A, of B, chain flow to ``up`` on copy 0, on copy 1, pay flow, exponent j; ``level_pi (L, 3)`` potentials
+of the two copies, pay cost; ``direct (D, 7)`` a, b, flow, next and previous of a, of b. Node numbers of the search: a
 point's own; P + 2 l + s for copy s of level l.
 """
 
@@ -64,7 +64,9 @@ def _pop(heap, place, dist, size):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def _offer(node, value, kind, index, step, came, dist, parent, heap, place, touched, sizes):  # pragma: no cover - compiled
+def _offer(
+    node, value, kind, index, step, came, dist, parent, heap, place, touched, sizes
+):  # pragma: no cover - compiled
     """Lower the tentative distance of a node; ``sizes`` counts the heap, the touched nodes and the relaxed arcs."""
     sizes[2] += 1
     if value >= dist[node]:
@@ -100,7 +102,9 @@ def level_free(points, pi, n, sign, s, free_units):  # pragma: no cover - compil
 
 @njit(cache=True)
 @no_type_check
-def _move(attach, levels, level_pi, direct, direct_cost, dirty, totals, kind, index, units):  # pragma: no cover - compiled
+def _move(
+    attach, levels, level_pi, direct, direct_cost, dirty, totals, kind, index, units
+):  # pragma: no cover - compiled
     """Change the flow of one arc."""
     if kind == ATTACH:
         attach[index, 2] += units
@@ -402,7 +406,7 @@ def join(  # pragma: no cover - compiled
 @njit(cache=True)
 @no_type_check
 def part(points, attach, levels, direct, q):  # pragma: no cover - compiled
-    """Take a point without flow out of all lists; its hub, if it is one, stays as a ghost. Returns direct arcs freed."""
+    """Take a point without flow out of all lists; its own hub stays as a ghost. Returns the direct arcs freed."""
     s = points[q, 0]
     for e in range(points[q, 3], points[q, 3] + points[q, 4]):
         after, before = attach[e, 3], attach[e, 4]

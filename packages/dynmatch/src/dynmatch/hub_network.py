@@ -11,7 +11,19 @@ from jaxtyping import Float, Int
 from dynmatch import hub_flow
 from dynmatch.landmarks import ZERO_LEVEL
 
-_ARRAYS = ("points", "pi", "attach", "levels", "level_pi", "direct", "direct_cost", "hub_low", "totals", "count", "sizes")
+_ARRAYS = (
+    "points",
+    "pi",
+    "attach",
+    "levels",
+    "level_pi",
+    "direct",
+    "direct_cost",
+    "hub_low",
+    "totals",
+    "count",
+    "sizes",
+)
 
 
 class HubNetwork:
@@ -79,9 +91,14 @@ class HubNetwork:
         return slot
 
     def join(
-        self, slot: int, hubs: Int[np.ndarray, " m"], steps: Int[np.ndarray, " m"], pays: Float[np.ndarray, " m"],
-        others: Int[np.ndarray, " e"], costs: Float[np.ndarray, " e"],
-    ) -> None:  # fmt: skip
+        self,
+        slot: int,
+        hubs: Int[np.ndarray, " m"],
+        steps: Int[np.ndarray, " m"],
+        pays: Float[np.ndarray, " m"],
+        others: Int[np.ndarray, " e"],
+        costs: Float[np.ndarray, " e"],
+    ) -> None:
         """Attach a new point at its levels, and give it its direct arcs."""
         m = len(hubs)
         self.attach = self._grown(self.attach, int(self.sizes[1]) + m)
@@ -96,18 +113,47 @@ class HubNetwork:
         self.hub_low = self._grown(self.hub_low, top, -1)
         self.dirty = self._grown(self.dirty, len(self.hub_low))
         hub_flow.join(
-            self.points, self.pi, self.attach, self.levels, self.level_pi, self.hub_low, self.direct, self.direct_cost,
-            self.sizes, slot, hubs, steps, pays, others, costs,
-        )  # fmt: skip
+            self.points,
+            self.pi,
+            self.attach,
+            self.levels,
+            self.level_pi,
+            self.hub_low,
+            self.direct,
+            self.direct_cost,
+            self.sizes,
+            slot,
+            hubs,
+            steps,
+            pays,
+            others,
+            costs,
+        )
 
     def place(self, side: int, slot: int, units: int) -> None:
         """Match pending units of a point, one search after the other."""
         while units:
             _, _, moved = hub_flow.search(
-                self.points, self.pi, self.n_points, self.attach, self.levels, self.level_pi, self.direct,
-                self.direct_cost, self.dirty, self.totals, self.count, self.dist, self.parent, self.heap, self.position,
-                self.touched, side, slot, units,
-            )  # fmt: skip
+                self.points,
+                self.pi,
+                self.n_points,
+                self.attach,
+                self.levels,
+                self.level_pi,
+                self.direct,
+                self.direct_cost,
+                self.dirty,
+                self.totals,
+                self.count,
+                self.dist,
+                self.parent,
+                self.heap,
+                self.position,
+                self.touched,
+                side,
+                slot,
+                units,
+            )
             units -= int(moved)
 
     def leave(self, side: int, slot: int) -> None:
@@ -120,9 +166,19 @@ class HubNetwork:
         widowed = []
         while left:
             other, units = hub_flow.cancel(
-                self.points, self.attach, self.levels, self.level_pi, self.direct, self.direct_cost, self.dirty,
-                self.totals, side, slot, left, path,
-            )  # fmt: skip
+                self.points,
+                self.attach,
+                self.levels,
+                self.level_pi,
+                self.direct,
+                self.direct_cost,
+                self.dirty,
+                self.totals,
+                side,
+                slot,
+                left,
+                path,
+            )
             widowed.append((int(other), int(units)))
             left -= int(units)
         self.dead += int(self.points[slot, 4])
@@ -133,8 +189,7 @@ class HubNetwork:
     def direct_pairs(self) -> Iterator[tuple[int, int, int]]:
         """Yield (slot of A, slot of B, units) of direct arcs with flow."""
         used = self.direct[: int(self.sizes[2])]
-        for a, b, units in used[(used[:, 2] > 0) & (used[:, 0] >= 0), :3].tolist():
-            yield a, b, units
+        yield from used[(used[:, 2] > 0) & (used[:, 0] >= 0), :3].tolist()
 
     def check(self, tolerance: float = 1e-7) -> None:
         """Verify conservation at points and levels, feasible potentials, complementary slackness, both costs."""
@@ -148,7 +203,9 @@ class HubNetwork:
         out = np.bincount(attach[:, 0], weights=attach[:, 2], minlength=len(points))
         out += np.bincount(a, weights=run, minlength=len(points)) + np.bincount(b, weights=run, minlength=len(points))
         assert (out[alive] == points[alive, 6]).all(), "a point's flow differs from its matched units"
-        assert (points[alive, 6] + points[alive, 2] == points[alive, 1]).all(), "matched plus free units miss the weight"
+        assert (points[alive, 6] + points[alive, 2] == points[alive, 1]).all(), (
+            "matched plus free units miss the weight"
+        )
         for s in range(2):
             assert points[points[:, 0] == s, 2].sum() == self.count[s], "free units miscounted"
         assert not (self.count[0] and self.count[1]), "free units on both sides"
@@ -159,7 +216,11 @@ class HubNetwork:
             enters += np.where(down >= 0, levels[np.maximum(down, 0), 5 + copy], 0)
             leaves = levels[:, 7] + np.where(levels[:, 1] >= 0, levels[:, 5 + copy], 0)
             assert (enters == leaves).all(), "flow is not conserved at a level"
-        large = max(1e-300, float(np.abs(self.level_pi[:n_levels]).max(initial=0)), float(np.abs(pi[: len(points)]).max(initial=0)))
+        large = max(
+            1e-300,
+            float(np.abs(self.level_pi[:n_levels]).max(initial=0)),
+            float(np.abs(pi[: len(points)]).max(initial=0)),
+        )
         slacks = [(cost + pi[a] - pi[b], run)]
         for copy, sign in ((0, 1.0), (1, -1.0)):
             mine = attach[points[attach[:, 0], 0] == copy]
@@ -177,7 +238,9 @@ class HubNetwork:
             free = alive & (points[:, 0] == s) & (points[:, 2] > 0)
             if free.any():
                 least = (sign * pi[: len(points)])[alive & (points[:, 0] == s)].min()
-                assert ((sign * pi[: len(points)])[free] <= least + tolerance * large).all(), "a free point's dual is not extreme"
+                assert ((sign * pi[: len(points)])[free] <= least + tolerance * large).all(), (
+                    "a free point's dual is not extreme"
+                )
         for value, expected in zip(self.totals[:, 0], (pay[:, 2] @ levels[:, 7], cost @ run), strict=True):
             assert abs(value - expected) <= tolerance * max(abs(expected), 1e-300) + 1e-290, "the network cost is wrong"
         assert (levels[levels[:, 8] == ZERO_LEVEL, 2] < 0).all(), "the radius-0 level is not lowest"
@@ -185,8 +248,10 @@ class HubNetwork:
     def state(self) -> dict[str, Any]:
         """Return all arrays."""
         return {name: getattr(self, name) for name in _ARRAYS} | {
-            "n_points": self.n_points, "dead": self.dead, "dead_direct": self.dead_direct
-        }  # fmt: skip
+            "n_points": self.n_points,
+            "dead": self.dead,
+            "dead_direct": self.dead_direct,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave."""

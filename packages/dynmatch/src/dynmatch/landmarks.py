@@ -7,6 +7,8 @@ import math
 import numpy as np
 from jaxtyping import Float, Int
 
+from dynmatch.costs import Real
+
 ZERO_LEVEL = -(2**31)
 """The exponent that stands for radius 0."""
 
@@ -25,7 +27,7 @@ def sample_levels(n: int, k: int, rng: np.random.Generator) -> Int[np.ndarray, "
 def bunch(
     distances: Float[np.ndarray, " n"], levels: Int[np.ndarray, " n"], k: int, present: np.ndarray
 ) -> Int[np.ndarray, " m"]:
-    r"""Return the landmarks a point attaches to: :math:`\bigcup_i \{w \in A_i \setminus A_{i+1}: d(v, w) < d(v, A_{i+1})\}`.
+    r"""Return the landmarks of a point, :math:`\bigcup_i \{w \in A_i \setminus A_{i+1}: d(v, w) < d(v, A_{i+1})\}`.
 
     The pivots, nearest in each A_i, are among them. Level-0 points count only while present; landmarks of higher levels
     also as ghosts.
@@ -45,7 +47,7 @@ def bunch(
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def exponents(distances: Float[np.ndarray, " m"], eps: float) -> Int[np.ndarray, " m"]:
+def exponents(distances: Float[np.ndarray, " m"], eps: Real) -> Int[np.ndarray, " m"]:
     """Return min{j : (1 + eps)^j >= d}, and `ZERO_LEVEL` for distance 0."""
     base = 1.0 + eps
     out = np.full(len(distances), ZERO_LEVEL, np.int64)
@@ -56,6 +58,6 @@ def exponents(distances: Float[np.ndarray, " m"], eps: float) -> Int[np.ndarray,
     return out
 
 
-def radii(levels: Int[np.ndarray, " m"], eps: float) -> Float[np.ndarray, " m"]:
+def radii(levels: Int[np.ndarray, " m"], eps: Real) -> Float[np.ndarray, " m"]:
     """Return r_j = (1 + eps)^j, 0 for `ZERO_LEVEL`."""
     return np.where(levels == ZERO_LEVEL, 0.0, (1.0 + eps) ** np.maximum(levels, -(10**6)).astype(np.float64))

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from dynmatch import snapshot
-from dynmatch.costs import validate_point
+from dynmatch.costs import Real, validate_point
 from dynmatch.errors import CapacityError
 from papers_shared.errors import InputError
 
@@ -80,7 +80,7 @@ class BaseMatcher(ABC):
     def __init_subclass__(cls) -> None:
         BaseMatcher.kinds[cls.__name__] = cls
 
-    def __init__(self, p: float, config: dict[str, Any], dim: int | None) -> None:
+    def __init__(self, p: Real, config: dict[str, Any], dim: int | None) -> None:
         if not (p >= 1 and np.isfinite(p)):
             raise ValueError(f"W_p needs a finite p >= 1, not {p}")
         self.p, self.config, self.dim = float(p), config, dim
@@ -93,7 +93,7 @@ class BaseMatcher(ABC):
 
     # -- updates -------------------------------------------------------------------------------------------------
 
-    def insert(self, side: Side, point: Any, *, id: Id | None = None, weight: int = 1) -> Id:
+    def insert(self, side: str, point: Any, *, id: Id | None = None, weight: Any = 1) -> Id:
         """Add a point to one side.
 
         Parameters
@@ -119,7 +119,7 @@ class BaseMatcher(ABC):
         """
         return self._insert(side, point, id, weight, None)
 
-    def _insert(self, side: str, point: Any, id: Id | None, weight: int, row: int | None) -> Id:
+    def _insert(self, side: str, point: Any, id: Id | None, weight: Any, row: int | None) -> Id:
         where = "" if row is None else f"row {row}: "
         if side not in SIDES:
             raise ValueError(f"{where}side {side!r}, want 'A' or 'B'")
@@ -143,7 +143,6 @@ class BaseMatcher(ABC):
         self.entries[id] = Entry(key, s, int(weight), x)
         self.ids[key] = id
         self.weights[s] += int(weight)
-        self.updates += 1
         self._after_update()
         return id
 
@@ -165,7 +164,6 @@ class BaseMatcher(ABC):
         self._remove(entry)
         del self.entries[id], self.ids[entry.key]
         self.weights[entry.side] -= entry.weight
-        self.updates += 1
         self._after_update()
 
     def apply(self, batch: Iterable[Update]) -> list[float]:
@@ -227,7 +225,8 @@ class BaseMatcher(ABC):
         self.dim = dim
 
     def _after_update(self) -> None:
-        """Do nothing; matchers that rebuild themselves override this."""
+        """Count the update; matchers that rebuild themselves do more."""
+        self.updates += 1
 
     @abstractmethod
     def _add(self, key: int, side: int, x: np.ndarray, weight: int) -> None: ...
@@ -261,7 +260,7 @@ class BaseMatcher(ABC):
             distances += [distance] * units
         return ids_a, ids_b, np.array(distances, dtype=np.float64)
 
-    def mate(self, id: Id) -> Id | None | dict[Id, int]:
+    def mate(self, id: Id) -> Id | dict[Id, int] | None:
         """Return the id a point is matched to, or None; for a weight above 1, units by id.
 
         Raises
@@ -330,11 +329,16 @@ class BaseMatcher(ABC):
         held = list(self.entries.values())
         dim = self.dim or 1
         return {
-            "class": type(self).__name__, "config": self.config, "dim": self.dim, "updates": self.updates,
-            "next": [self._next_key, self._next_id], "ids": list(self.entries),
+            "class": type(self).__name__,
+            "config": self.config,
+            "dim": self.dim,
+            "updates": self.updates,
+            "next": [self._next_key, self._next_id],
+            "ids": list(self.entries),
             "entries": np.array([[e.key, e.side, e.weight] for e in held], np.int64).reshape(-1, 3),
-            "points": np.array([e.point for e in held], np.float64).reshape(-1, dim), "own": self._state(),
-        }  # fmt: skip
+            "points": np.array([e.point for e in held], np.float64).reshape(-1, dim),
+            "own": self._state(),
+        }
 
     @abstractmethod
     def _state(self) -> dict[str, Any]: ...
@@ -359,7 +363,9 @@ class BaseMatcher(ABC):
         made = BaseMatcher.kinds[state["class"]](**config)
         if made.dim is None and state["dim"] is not None:
             made._first_point(int(state["dim"]))
-        for id, (key, side, weight), point in zip(state["ids"], state["entries"].tolist(), state["points"], strict=True):
+        for id, (key, side, weight), point in zip(
+            state["ids"], state["entries"].tolist(), state["points"], strict=True
+        ):
             made.entries[id] = Entry(key, side, weight, point)
             made.ids[key] = id
             made.weights[side] += weight
@@ -373,7 +379,7 @@ class BaseMatcher(ABC):
         return snapshot.write(Path(path), self.state())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], **given: Any) -> Self:
+    def load(cls, path: str | os.PathLike[str], **given: Any) -> BaseMatcher:
         """Read a matcher that `save` wrote.
 
         Raises

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dynmatch import augment
-from dynmatch.costs import CALLABLE, PRECOMPUTED, Metric
+from dynmatch.costs import CALLABLE, PRECOMPUTED, Metric, Real
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,13 @@ class DenseKernel:
     """
 
     def __init__(
-        self, metric: Metric, dim: int, power: float = 1.0, unit: float = 0.0, search: int | None = None, capacity: int = 4
+        self,
+        metric: Metric,
+        dim: int,
+        power: Real = 1.0,
+        unit: Real = 0.0,
+        search: int | None = None,
+        capacity: int = 4,
     ) -> None:
         self.metric, self.dim, self.power = metric, dim, float(power)
         self.unit, self.search_dim = float(unit), search
@@ -152,9 +158,20 @@ class DenseKernel:
         if self.metric.kind == CALLABLE:
             return self._search_by_rows(side, slot, units, fresh)
         return augment.search(
-            self.nodes, self.duals, self.coords, self.flows, self.flow_cost, self.count, self.total,
-            self.metric.matrix, self.law, side, slot, units, fresh,
-        )  # fmt: skip
+            self.nodes,
+            self.duals,
+            self.coords,
+            self.flows,
+            self.flow_cost,
+            self.count,
+            self.total,
+            self.metric.matrix,
+            self.law,
+            side,
+            slot,
+            units,
+            fresh,
+        )
 
     def _row(self, side: int, slot: int) -> Float[np.ndarray, " m"]:
         """Costs from a node to the other side, for metrics that only Python can call."""
@@ -211,15 +228,34 @@ class DenseKernel:
                     waiting.append(x)
                 e = flows[e, 5 if s == 0 else 3]
         units = augment.finish(
-            nodes, duals, self.coords, flows, self.flow_cost, count, self.total, self.law,
-            s, own, end, limit, pending, scanned, n_scanned, reach, record, done, dist, best, via,
-        )  # fmt: skip
+            nodes,
+            duals,
+            self.coords,
+            flows,
+            self.flow_cost,
+            count,
+            self.total,
+            self.law,
+            s,
+            own,
+            end,
+            limit,
+            pending,
+            scanned,
+            n_scanned,
+            reach,
+            record,
+            done,
+            dist,
+            best,
+            via,
+        )
         return bool(own), int(end), int(units)
 
     # -- precision -----------------------------------------------------------------------------------------------
 
     def _fit_scale(self, point: Float[np.ndarray, " d"]) -> list[Event]:
-        """Choose S in ``(d / S)^p`` by the largest possible distance, so that a large p neither over- nor underflows."""
+        """Choose S in ``(d / S)^p`` by the largest possible distance, so that a large p does not overflow."""
         kind = self.metric.kind
         if kind >= 1:
             self._low = point.copy() if self._low is None else np.minimum(self._low, point)
@@ -236,7 +272,9 @@ class DenseKernel:
         if self.scale != 1.0 and widest < self.scale:
             return []
         scale = 2.0 ** math.ceil(math.log2(widest))
-        _LOG.warning("costs are scaled: p = %g and distances up to %.3g would overflow; S = %.3g", self.power, widest, scale)
+        _LOG.warning(
+            "costs are scaled: p = %g and distances up to %.3g would overflow; S = %.3g", self.power, widest, scale
+        )
         self.scale = scale
         self.law = self.metric.law(self.power, scale, self.dim, self.unit, self.search_dim)
         return self.resolve()
@@ -277,8 +315,11 @@ class DenseKernel:
             self.slots[s][key] = slot
             self._place(s, slot, units, True)
         after = self.free_units()
-        return [(s, key, after.get((s, key), 0) - before.get((s, key), 0)) for s, key in sorted(before | after)
-                if after.get((s, key), 0) != before.get((s, key), 0)]  # fmt: skip
+        return [
+            (s, key, after.get((s, key), 0) - before.get((s, key), 0))
+            for s, key in sorted(before | after)
+            if after.get((s, key), 0) != before.get((s, key), 0)
+        ]
 
     # -- answers -------------------------------------------------------------------------------------------------
 
@@ -367,7 +408,9 @@ class DenseKernel:
                 augment.cost_row(self.coords[0, i], self.coords[1], m, 0, self.metric.matrix, self.law, row)
             largest = max(largest, float(row.max()), float(np.abs(self.duals[0, i])))
             slack = row - self.duals[0, i] - self.duals[1, :m]
-            assert slack.min() >= -tolerance * largest, f"pair ({i}, {int(slack.argmin())}) has reduced cost {slack.min()}"
+            assert slack.min() >= -tolerance * largest, (
+                f"pair ({i}, {int(slack.argmin())}) has reduced cost {slack.min()}"
+            )
             e = int(self.nodes[0, i, 2])
             while e >= 0:
                 b = int(self.flows[e, 1])
@@ -386,10 +429,17 @@ class DenseKernel:
         n, ends = int(max(self.count[:2])), len(self.flows)
         box = [] if self._low is None else [self._low, self._high]
         return {
-            "capacity": self.nodes.shape[1], "nodes": self.nodes[:, :n].copy(), "duals": self.duals[:, :n].copy(),
-            "coords": self.coords[:, :n].copy(), "flows": self.flows[:ends].copy(), "flow_cost": self.flow_cost[:ends].copy(),
-            "count": self.count.copy(), "total": self.total.copy(), "scale": self.scale, "box": box,
-        }  # fmt: skip
+            "capacity": self.nodes.shape[1],
+            "nodes": self.nodes[:, :n].copy(),
+            "duals": self.duals[:, :n].copy(),
+            "coords": self.coords[:, :n].copy(),
+            "flows": self.flows[:ends].copy(),
+            "flow_cost": self.flow_cost[:ends].copy(),
+            "count": self.count.copy(),
+            "total": self.total.copy(),
+            "scale": self.scale,
+            "box": box,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave: all later updates and answers are the same, bit for bit."""

@@ -1,4 +1,4 @@
-"""The dynamic matching as its definition says: explicit dummies, Bellman-Ford, no potentials. Slow, right by inspection.
+"""The dynamic matching as its definition says: explicit dummies, Bellman-Ford, no potentials. Right by inspection.
 
 Tests hold `dynmatch.primal_dual` and `dynmatch.hub_network` to what stands here.
 """

@@ -63,11 +63,16 @@ class Run:
         bound = self.matcher.lower_bound()
         bound = self.shadow.lower_bound() if self.shadow is not None else bound
         row = {
-            "update": self.position, "n_a": self.matcher.size[0], "n_b": self.matcher.size[1],
-            "cost": self.matcher.cost(), "normalized": self.matcher.wasserstein(normalized=True), "lower_bound": bound,
-            "ms": float(np.median(times)), "ms_p95": float(np.quantile(times, 0.95)),
+            "update": self.position,
+            "n_a": self.matcher.size[0],
+            "n_b": self.matcher.size[1],
+            "cost": self.matcher.cost(),
+            "normalized": self.matcher.wasserstein(normalized=True),
+            "lower_bound": bound,
+            "ms": float(np.median(times)),
+            "ms_p95": float(np.quantile(times, 0.95)),
             "certificate_ms": float(1e3 * np.median(self.shadow_seconds)) if self.shadow_seconds else None,
-        }  # fmt: skip
+        }
         self.rows.append(row)
         self.seconds, self.shadow_seconds = [], []
         return row
@@ -75,8 +80,14 @@ class Run:
     def save(self, path: Path) -> None:
         """Write a snapshot of everything, whole or not at all."""
         shadow = None if self.shadow is None else self.shadow.state()
-        state = {"position": self.position, "rows": self.rows, "matcher": self.matcher.state(), "shadow": shadow,
-                 "seconds": self.seconds, "shadow_seconds": self.shadow_seconds}  # fmt: skip
+        state = {
+            "position": self.position,
+            "rows": self.rows,
+            "matcher": self.matcher.state(),
+            "shadow": shadow,
+            "seconds": self.seconds,
+            "shadow_seconds": self.shadow_seconds,
+        }
         snapshot.write(path, state)
 
     @staticmethod

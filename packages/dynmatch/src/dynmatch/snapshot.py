@@ -84,7 +84,7 @@ def loads(data: bytes) -> Any:
             return [value(v) for v in node]
         if not isinstance(node, dict):
             return node
-        (name, body), = node.items()
+        ((name, body),) = node.items()
         if name == "$array":
             kind, start, shape = body
             return arrays[f"data{kind[1:]}"][start : start + math.prod(shape)].reshape(shape).copy()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
+from dynmatch.costs import Real
 from dynmatch.matcher import Side, Update
 from papers_shared.errors import InputError
 
@@ -79,7 +80,7 @@ def graph(updates: int = 600, live: int = 40, seed: int = 0) -> tuple[list[Updat
     return list(_churn(places, updates, live, rng)), matrix
 
 
-def gaussian(updates: int, live: int, dim: int, seed: int = 0, delete: float = 0.45) -> list[Update]:
+def gaussian(updates: int, live: int, dim: int, seed: int = 0, delete: Real = 0.45) -> list[Update]:
     """Two unequal Gaussian clouds (B shifted and wider), with random deletions after ``live`` points a side."""
     rng = np.random.default_rng(seed)
     points = iter(rng.normal(size=(updates, dim)))
@@ -111,7 +112,7 @@ def deletions(updates: int = 600, live: int = 80, dim: int = 2, seed: int = 0) -
     return found
 
 
-def adversarial(updates: int = 600, live: int = 60, dim: int = 2, seed: int = 0, far: float = 100.0) -> list[Update]:
+def adversarial(updates: int = 600, live: int = 60, dim: int = 2, seed: int = 0, far: Real = 100.0) -> list[Update]:
     """Outliers come in on one side and leave just after the matching has bent to them, again and again."""
     rng = np.random.default_rng(seed)
     found = gaussian(2 * live, live, dim, seed, delete=0.0)
@@ -130,7 +131,7 @@ def adversarial(updates: int = 600, live: int = 60, dim: int = 2, seed: int = 0,
 
 
 def _churn(
-    points: Iterator[np.ndarray], updates: int, live: int, rng: np.random.Generator, delete: float = 0.45
+    points: Iterator[np.ndarray], updates: int, live: int, rng: np.random.Generator, delete: Real = 0.45
 ) -> Iterator[Update]:
     present: list[int] = []
     for number in range(updates):
