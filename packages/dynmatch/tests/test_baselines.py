@@ -9,6 +9,8 @@ from dynmatch.factory import exact_cost
 from dynmatch.streams import window_clouds
 from papers_shared.errors import InputError
 
+pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in POT's own sources
+
 RNG = np.random.default_rng(0)
 A, B = RNG.normal(size=(30, 2)), RNG.normal(size=(30, 2)) + 0.5
 

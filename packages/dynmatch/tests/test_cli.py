@@ -115,16 +115,16 @@ def test_the_stream_survives_kill_9(tmp_path):
     arguments = ("--window", 8, "--reference", "r.npy")
     process = service(tmp_path, *arguments)
     expected = [ask(process, x) for x in points]
-    process.stdin.close()
-    assert process.wait() == 0
+    process.communicate()
+    assert process.returncode == 0
     process = service(tmp_path, *arguments, "--state", "s", "--snapshot-every", 7)
     got = [ask(process, x) for x in points[:18]]
     process.kill()
-    process.wait()
+    process.communicate()
     process = service(tmp_path, *arguments, "--state", "s", "--snapshot-every", 7, "--resume")
     got += [ask(process, x) for x in points[18:]]
-    process.stdin.close()
-    assert process.wait() == 0
+    process.communicate()
+    assert process.returncode == 0
     assert [v.hex() for v in got] == [v.hex() for v in expected]
 
 

@@ -60,7 +60,8 @@ def test_every_engine_keeps_its_invariants_and_a_fair_ratio(options):
         exact.apply([update])
         if number % 25 == 24:
             grid.check()
-            ratios.append(grid.cost() / exact.cost())
+            if exact.cost():
+                ratios.append(grid.cost() / exact.cost())
     assert min(ratios) >= 1 - 1e-9
     assert np.mean(ratios) < 3
     assert sum(grid.unmatched().values()) == abs(grid.size[0] - grid.size[1])

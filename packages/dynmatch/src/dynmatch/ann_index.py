@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from dynmatch.costs import Real, distance_row
 from papers_shared.errors import InputError
 
 
+@runtime_checkable
 class Index(Protocol):
     """Points under integer keys."""
 
@@ -71,7 +72,7 @@ class KDTreeIndex:
     def __init__(self, dim: int, norm: Real, seed: int = 0) -> None:
         self.dim, self.norm = dim, norm
         self.live: dict[int, np.ndarray] = {}
-        self.forest: list[tuple[cKDTree, list[int]]] = []
+        self.forest: list[tuple[KDTree, list[int]]] = []
         self.born: dict[int, int] = {}
         self._stamp = 0
         self.dead = 0
@@ -91,7 +92,7 @@ class KDTreeIndex:
         self._plant(keys)
 
     def _plant(self, keys: list[int]) -> None:
-        self.forest.append((cKDTree(np.array([self.live[k] for k in keys])), keys))
+        self.forest.append((KDTree(np.array([self.live[k] for k in keys])), keys))
 
     def remove(self, key: int) -> None:
         """Bury a point; when most are dead, plant anew."""

@@ -103,4 +103,7 @@ class Live:
             else:
                 self.matcher = BaseMatcher.from_state(state)
 
-        self.journal.recover(restore, self._apply)
+        def replay(value: Any) -> None:
+            self._apply(value)
+
+        self.journal.recover(restore, replay)

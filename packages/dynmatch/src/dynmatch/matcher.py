@@ -29,7 +29,7 @@ class Update:
     op: Literal["insert", "delete", "query"]
     side: Side | None = None
     id: Id | None = None
-    point: tuple[float, ...] | None = None
+    point: tuple[Any, ...] | None = None
     weight: int = 1
     row: int | None = None
 

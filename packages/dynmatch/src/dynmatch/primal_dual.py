@@ -134,7 +134,7 @@ class DenseKernel:
             self._forget(side, slot, key)
         for other, taken in widowed:
             events += self._place(1 - side, other, taken, False)
-        return events + (self._refresh() if widowed else [])
+        return events + self._refresh()
 
     def _forget(self, side: int, slot: int, key: int) -> None:
         moved = augment.drop_node(self.nodes, self.duals, self.coords, self.flows, self.count, side, slot)
@@ -284,7 +284,8 @@ class DenseKernel:
         side = 0 if self.count[0] else 1
         if not self.count[0] or not self.count[1] or self.total[2] < 1e-290:
             return []
-        if self.total[2] < 1000 * float(self.flow_cost.max()):
+        live = self.flow_cost[self.flows[:, 2] > 0]
+        if self.total[2] < 1000 * float(live.max(initial=0.0)):
             return []
         n = int(self.count[1 - side])
         if self.metric.kind == CALLABLE:

@@ -38,7 +38,7 @@ def city(updates: int = 3000, live: int = 500, seed: int = 0) -> list[Update]:
                 found.append(Update("insert", ("A", "B")[s], number, tuple(rng.normal(0, 6, 2).tolist())))
                 present[s].append(number)
                 continue
-            found.append(Update("delete", ("A", "B")[s], present[s].pop(int(rng.integers(len(present[s]) // 2 + 1)))))
+            found.append(Update("delete", None, present[s].pop(int(rng.integers(len(present[s]) // 2 + 1)))))
     return found
 
 
@@ -61,7 +61,7 @@ def digit_drift(window: int = 150, seed: int = 0) -> list[Update]:
     for i, x in enumerate(stream):
         found.append(Update("insert", "B", f"w{i}", tuple(x.tolist())))
         if i >= window:
-            found.append(Update("delete", "B", f"w{i - window}"))
+            found.append(Update("delete", None, f"w{i - window}"))
     return found
 
 
