@@ -23,7 +23,7 @@ from dynmatch.costs import cost_row, true_cost
 
 @njit(cache=True)
 @no_type_check
-def add_exactly(total, value):  # pragma: no cover - compiled
+def add_exactly(total, value):
     """Add to a double-double, so that what is added and later subtracted leaves no trace."""
     high, low = total[0], total[1]
     s = high + value
@@ -35,7 +35,7 @@ def add_exactly(total, value):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def _unlink(nodes, flows, e):  # pragma: no cover - compiled
+def _unlink(nodes, flows, e):
     for s in range(2):
         node, after, before = flows[e, s], flows[e, 3 + 2 * s], flows[e, 4 + 2 * s]
         if before >= 0:
@@ -48,7 +48,7 @@ def _unlink(nodes, flows, e):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def lessen(nodes, flows, flow_cost, count, total, e, units):  # pragma: no cover - compiled
+def lessen(nodes, flows, flow_cost, count, total, e, units):
     """Take units off a flow record; drop the record when none are left."""
     add_exactly(total, -flow_cost[e] * units)
     flows[e, 2] -= units
@@ -64,7 +64,7 @@ def lessen(nodes, flows, flow_cost, count, total, e, units):  # pragma: no cover
 
 @njit(cache=True)
 @no_type_check
-def add_flow(nodes, flows, flow_cost, count, total, a, b, units, cost):  # pragma: no cover - compiled
+def add_flow(nodes, flows, flow_cost, count, total, a, b, units, cost):
     """Put units on the pair (a, b), on its record if there is one."""
     add_exactly(total, cost * units)
     e, f = nodes[0, a, 2], nodes[1, b, 2]
@@ -92,7 +92,7 @@ def add_flow(nodes, flows, flow_cost, count, total, a, b, units, cost):  # pragm
 
 @njit(cache=True)
 @no_type_check
-def level_free(nodes, duals, count, s):  # pragma: no cover - compiled
+def level_free(nodes, duals, count, s):
     """Lower the free points of side s to the largest dual among matched ones, and return it (-inf if none)."""
     top = -np.inf
     for i in range(count[s]):
@@ -111,7 +111,7 @@ def level_free(nodes, duals, count, s):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def relax(start, u, row, potential, key, best, via, x, n):  # pragma: no cover - compiled
+def relax(start, u, row, potential, key, best, via, x, n):
     """Lower the tentative distances ``key`` of the other side by what x (at distance ``start``, dual u) offers."""
     for j in range(n):
         reduced = row[j] - u - potential[j]
@@ -126,7 +126,7 @@ def relax(start, u, row, potential, key, best, via, x, n):  # pragma: no cover -
 
 @njit(cache=True)
 @no_type_check
-def finish(  # pragma: no cover - compiled
+def finish(
     nodes, duals, coords, flows, flow_cost, count, total, law,
     s, own, target, limit, pending, scanned, n_scanned, reach, record, done, dist, best, via,
 ):  # fmt: skip
@@ -182,7 +182,7 @@ def finish(  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def first_dual(row, duals, o, n, top):  # pragma: no cover - compiled
+def first_dual(row, duals, o, n, top):
     """Return the largest feasible dual of a new point: min over the other side of c - v, and at most U."""
     low = top
     for j in range(n):
@@ -192,7 +192,7 @@ def first_dual(row, duals, o, n, top):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def search(  # pragma: no cover - compiled
+def search(
     nodes, duals, coords, flows, flow_cost, count, total, matrix, law, s, source, pending, fresh
 ):  # fmt: skip
     """Find a shortest augmenting path for ``pending`` units at ``source`` of side s and use it.
@@ -274,7 +274,7 @@ def search(  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def drop_node(nodes, duals, coords, flows, count, s, i):  # pragma: no cover - compiled
+def drop_node(nodes, duals, coords, flows, count, s, i):
     """Remove node i of side s, which has no flow; the last node takes its place. Returns that node's key, or -1."""
     last = count[s] - 1
     count[s] = last

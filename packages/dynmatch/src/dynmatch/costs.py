@@ -40,7 +40,7 @@ NO_MATRIX = np.empty((0, 0))
 
 @njit(cache=True)
 @no_type_check
-def distance_row(x, others, n, norm, first, last, out):  # pragma: no cover - compiled
+def distance_row(x, others, n, norm, first, last, out):
     """Fill ``out[:n]`` with the l_q distances from x to the rows of others, over columns first..last."""
     if norm == 2.0:
         if last - first == 2:
@@ -77,7 +77,7 @@ def distance_row(x, others, n, norm, first, last, out):  # pragma: no cover - co
 
 @njit(cache=True)
 @no_type_check
-def raise_row(out, n, power, scale):  # pragma: no cover - compiled
+def raise_row(out, n, power, scale):
     """Turn distances into costs ``(d / S)^p`` in place."""
     if scale != 1.0:
         for j in range(n):
@@ -95,7 +95,7 @@ def raise_row(out, n, power, scale):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def cost_row(x, others, n, side, matrix, law, out):  # pragma: no cover - compiled
+def cost_row(x, others, n, side, matrix, law, out):
     """Fill ``out[:n]`` with the search costs from x (of ``side``) to the other side's points; see `Law`."""
     if law[0] == PRECOMPUTED:
         i = int(x[0])
@@ -113,7 +113,7 @@ def cost_row(x, others, n, side, matrix, law, out):  # pragma: no cover - compil
 
 @njit(cache=True)
 @no_type_check
-def true_cost(x, y, law):  # pragma: no cover - compiled
+def true_cost(x, y, law):
     """Cost of one pair in the true coordinates, where the search used rounded or projected ones."""
     out = np.empty(1)
     distance_row(x, y.reshape(1, -1), 1, law[0], int(law[6]), int(law[7]), out)

@@ -25,7 +25,7 @@ ATTACH, CHAIN, PAY, DIRECT = 0, 1, 2, 3
 
 @njit(cache=True)
 @no_type_check
-def _sift_up(heap, place, dist, i):  # pragma: no cover - compiled
+def _sift_up(heap, place, dist, i):
     node = heap[i]
     while i > 0:
         parent = (i - 1) >> 1
@@ -40,7 +40,7 @@ def _sift_up(heap, place, dist, i):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def _pop(heap, place, dist, size):  # pragma: no cover - compiled
+def _pop(heap, place, dist, size):
     first, node = heap[0], heap[size - 1]
     size -= 1
     i = 0
@@ -64,9 +64,7 @@ def _pop(heap, place, dist, size):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def _offer(
-    node, value, kind, index, step, came, dist, parent, heap, place, touched, sizes
-):  # pragma: no cover - compiled
+def _offer(node, value, kind, index, step, came, dist, parent, heap, place, touched, sizes):
     """Lower the tentative distance of a node; ``sizes`` counts the heap, the touched nodes and the relaxed arcs."""
     sizes[2] += 1
     if value >= dist[node]:
@@ -84,7 +82,7 @@ def _offer(
 
 @njit(cache=True)
 @no_type_check
-def level_free(points, pi, n, sign, s, free_units):  # pragma: no cover - compiled
+def level_free(points, pi, n, sign, s, free_units):
     """Raise sign * pi of the free points of side s to the least among its matched ones, and return that."""
     top = np.inf
     for q in range(n):
@@ -102,9 +100,7 @@ def level_free(points, pi, n, sign, s, free_units):  # pragma: no cover - compil
 
 @njit(cache=True)
 @no_type_check
-def _move(
-    attach, levels, level_pi, direct, direct_cost, dirty, totals, kind, index, units
-):  # pragma: no cover - compiled
+def _move(attach, levels, level_pi, direct, direct_cost, dirty, totals, kind, index, units):
     """Change the flow of one arc."""
     if kind == ATTACH:
         attach[index, 2] += units
@@ -124,7 +120,7 @@ def _move(
 
 @njit(cache=True)
 @no_type_check
-def _flow_of(attach, levels, direct, kind, index):  # pragma: no cover - compiled
+def _flow_of(attach, levels, direct, kind, index):
     if kind == ATTACH:
         return attach[index, 2]
     if kind == CHAIN:
@@ -136,7 +132,7 @@ def _flow_of(attach, levels, direct, kind, index):  # pragma: no cover - compile
 
 @njit(cache=True)
 @no_type_check
-def _from_point(  # pragma: no cover - compiled
+def _from_point(
     q, d, s, sign, points, pi, attach, level_pi, direct, direct_cost, dist, parent, heap, place, touched, sizes
 ):  # fmt: skip
     offset = len(points)
@@ -161,7 +157,7 @@ def _from_point(  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def _from_level(  # pragma: no cover - compiled
+def _from_level(
     level, copy, d, s, sign, points, pi, attach, levels, level_pi, dist, parent, heap, place, touched, sizes
 ):  # fmt: skip
     offset = len(points)
@@ -192,7 +188,7 @@ def _from_level(  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def search(  # pragma: no cover - compiled
+def search(
     points, pi, n, attach, levels, level_pi, direct, direct_cost, dirty, totals, count,
     dist, parent, heap, place, touched, s, source, pending,
 ):  # fmt: skip
@@ -273,7 +269,7 @@ def search(  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def cancel(  # pragma: no cover - compiled
+def cancel(
     points, attach, levels, level_pi, direct, direct_cost, dirty, totals, s, q, wanted, path
 ):  # fmt: skip
     """Take up to ``wanted`` matched units off point q by undoing one path of flow; return the partner and the units.
@@ -327,7 +323,7 @@ def cancel(  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def find_level(levels, level_pi, hub_low, hub, j, pay, used):  # pragma: no cover - compiled
+def find_level(levels, level_pi, hub_low, hub, j, pay, used):
     """Return the level of exponent j of a hub, made if missing (as number ``used``) with feasible potentials."""
     below, above = -1, hub_low[hub]
     while above >= 0 and levels[above, 8] < j:
@@ -357,7 +353,7 @@ def find_level(levels, level_pi, hub_low, hub, j, pay, used):  # pragma: no cove
 
 @njit(cache=True)
 @no_type_check
-def join(  # pragma: no cover - compiled
+def join(
     points, pi, attach, levels, level_pi, hub_low, direct, direct_cost, sizes, q, hubs, exponents, pays, others, costs
 ):  # fmt: skip
     """Attach a new point to its hubs and give it direct arcs, with the tightest feasible potential.
@@ -405,7 +401,7 @@ def join(  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def part(points, attach, levels, direct, q):  # pragma: no cover - compiled
+def part(points, attach, levels, direct, q):
     """Take a point without flow out of all lists; its own hub stays as a ghost. Returns the direct arcs freed."""
     s = points[q, 0]
     for e in range(points[q, 3], points[q, 3] + points[q, 4]):
@@ -438,7 +434,7 @@ def part(points, attach, levels, direct, q):  # pragma: no cover - compiled
 
 @njit(cache=True)
 @no_type_check
-def pair_hub(levels, attach, hub_low, hub):  # pragma: no cover - compiled
+def pair_hub(levels, attach, hub_low, hub):
     """Decompose a hub's flow: levels ascending, pair each unit paid with an unpaired a and b at levels up to there."""
     total = 0
     level = hub_low[hub]
