@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +14,14 @@ from papers_shared import InputError
 from papers_shared.artifacts import (
     PALETTE,
     figure_style,
+    read_json,
     write_figure,
     write_gif,
     write_npz,
     write_png,
     write_safetensors,
 )
+from papers_shared.images import open_image
 
 ARRAYS = {
     "grid": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -64,7 +66,9 @@ def test_safetensors_are_the_same_bytes_whatever_the_order_of_metadata(tmp_path)
 def test_torch_tensors_are_told_by_their_module_and_stored_contiguous(tmp_path):
     torch = pytest.importorskip("torch")
     weight = torch.arange(6.0).reshape(2, 3).T.requires_grad_()
-    path = write_safetensors(tmp_path / "a.safetensors", {"weight": weight, "half": torch.ones(2, dtype=torch.bfloat16)})
+    path = write_safetensors(
+        tmp_path / "a.safetensors", {"weight": weight, "half": torch.ones(2, dtype=torch.bfloat16)}
+    )
     from safetensors.torch import load_file as load_torch
 
     loaded = load_torch(path)
@@ -72,28 +76,34 @@ def test_torch_tensors_are_told_by_their_module_and_stored_contiguous(tmp_path):
     assert loaded["half"].dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_figures_are_the_same_bytes_in_every_process(tmp_path, suffix):
-    code = textwrap.dedent("""
-        import sys
-        import matplotlib
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-        from papers_shared.artifacts import figure_style, write_figure
-        with figure_style():
-            fig, ax = plt.subplots()
-            ax.errorbar([1, 2], [3, 4], yerr=0.5, label="ours")
-            ax.fill_between([1, 2], [1, 2], [2, 3], hatch="/")
-            ax.legend()
-        write_figure(sys.argv[1], fig, "What is shown, with bars of 95% intervals.")
-    """)
-    paths = [tmp_path / f"{folder}" / f"fig.{suffix}" for folder in "ab"]
-    for path in paths:
-        path.parent.mkdir()
-        subprocess.run([sys.executable, "-c", code, path], check=True)
-    first, second = (path.read_bytes() for path in paths)
-    assert first == second
-    assert b"Matplotlib" not in first or suffix == "svg"
+FIGURE = """
+import sys
+from pathlib import Path
+import matplotlib
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from papers_shared.artifacts import figure_style, write_figure
+for suffix in ("png", "svg", "pdf"):
+    with figure_style():
+        fig, ax = plt.subplots(figsize=(3, 2))
+        ax.errorbar([1, 2], [3, 4], yerr=0.5, label="ours")
+        ax.fill_between([1, 2], [1, 2], [2, 3], hatch="/")
+        ax.legend()
+    write_figure(f"{sys.argv[1]}/fig.{suffix}", fig, "What is shown, with bars of 95% intervals.")
+"""
+
+
+def test_figures_are_the_same_bytes_in_every_process(tmp_path, monkeypatch):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    subprocess.run([sys.executable, "-c", FIGURE, folders[0]], check=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "argv", ["", folders[1]])
+        exec(FIGURE, {})
+    for suffix in ("png", "svg", "pdf"):
+        first, second = ((folder / f"fig.{suffix}").read_bytes() for folder in folders)
+        assert first == second, suffix
 
 
 def test_a_figure_in_the_style_uses_the_palette_and_leaves_no_global_trace():
@@ -117,18 +127,19 @@ def test_the_caption_is_wrapped_below_and_drawn_once(tmp_path):
     with figure_style():
         fig = Figure()
         fig.subplots().plot([0, 1])
-    plain = Image.open(write_figure(tmp_path / "plain.png", fig))
-    long = Image.open(write_figure(tmp_path / "long.png", fig, "word " * 60))
+    plain = open_image(write_figure(tmp_path / "plain.png", fig))
+    long = open_image(write_figure(tmp_path / "long.png", fig, "word " * 60))
     assert long.height > plain.height + 60
     assert abs(long.width - plain.width) < 0.05 * plain.width
     assert fig.texts == []
     assert write_figure(tmp_path / "again.png", fig).read_bytes() == (tmp_path / "plain.png").read_bytes()
 
 
-def test_pyplot_s_figures_are_closed_so_that_many_do_not_pile_up(tmp_path):
+def test_pyplot_s_figures_are_closed_so_that_many_do_not_pile_up(tmp_path, monkeypatch):
     import matplotlib.pyplot as plt
 
-    for _ in range(30):  # matplotlib warns at 21 open ones
+    monkeypatch.setitem(plt.rcParams, "figure.max_open_warning", 2)
+    for _ in range(4):
         fig, _ = plt.subplots(figsize=(1, 1))
         write_figure(tmp_path / "a.png", fig, dpi=20)
     assert plt.get_fignums() == []
@@ -153,7 +164,7 @@ def test_figures_respect_force(tmp_path):
 def test_png_keeps_every_pixel(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     path = write_png(tmp_path / "a.png", pixels)
-    np.testing.assert_array_equal(np.asarray(Image.open(path)), pixels)
+    np.testing.assert_array_equal(np.asarray(open_image(path)), pixels)
     with pytest.raises(InputError, match=r"must end in \.png"):
         write_png(tmp_path / "a.jpg", pixels)
 
@@ -176,6 +187,7 @@ def test_a_gif_has_all_frames_and_its_pace(tmp_path):
 
 LIGHT = """
 import sys
+from pathlib import Path
 from papers_shared import artifacts, claims, cli, errors, images
 heavy = {"numpy", "matplotlib", "PIL", "rich", "safetensors", "torch", "jax", "scipy", "httpx"} & set(sys.modules)
 assert not heavy, heavy
@@ -188,3 +200,13 @@ assert not {"torch", "jax"} & set(sys.modules)
 
 def test_importing_loads_nothing_heavy_and_nothing_ever_loads_torch_or_jax(tmp_path):
     subprocess.run([sys.executable, "-W", "error", "-c", LIGHT, tmp_path / "a.safetensors"], check=True)
+
+
+def test_the_readme_s_run_works_as_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    snippet = next(part for part in readme.split("```python\n")[1:] if "RunDir(" in part).partition("```")[0]
+    exec(snippet, {})
+    assert read_json("runs/a/summary.json") == {"loss": None}
+    assert len((tmp_path / "runs/a/history.jsonl").read_text().splitlines()) == 1000
+    assert read_json("runs/a/manifest.json")["status"] == "finished"

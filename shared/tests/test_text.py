@@ -78,7 +78,7 @@ def test_the_layout_says_the_same_as_the_standard_library(value):
         (Colour.RED, "red"),
         ({3, 1, 2}, [1, 2, 3]),
         ((1, "a"), [1, "a"]),
-        ({1: "a", True: "b"} if False else {2: "a", None: "b"}, {"2": "a", "null": "b"}),
+        ({2: "a", None: "b"}, {"2": "a", "null": "b"}),
         ({np.int64(5): 1}, {"5": 1}),
         (datetime.date(2026, 1, 2), "2026-01-02"),
     ],
@@ -159,7 +159,8 @@ def test_appending_after_any_cut_loses_at_most_the_torn_row(tmp_path, cut):
     path.write_bytes(whole[:-cut])
     append_jsonl(path, "next")
     left = read_jsonl(path)
-    complete = whole[:-cut].count(b"\n") + (cut == 1)  # without its newline alone, a row is still whole
+    ends = [position for position, byte in enumerate(whole) if byte == ord("\n")]
+    complete = sum(end <= len(whole) - cut for end in ends)  # a row that lacks only its newline is whole
     assert left == [*rows[:complete], "next"]
 
 

@@ -7,7 +7,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from papers_shared.errors import InputError
@@ -15,7 +15,7 @@ from papers_shared.errors import InputError
 try:
     import fcntl
 except ImportError:  # Windows: an open file cannot be deleted there, which is the protection the lock gives
-    fcntl = None  # ty: ignore[invalid-assignment]
+    fcntl = None
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _HINTS = {
@@ -39,7 +39,7 @@ def cannot_write(path: str | os.PathLike[str], error: OSError) -> InputError:
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str], *, force: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, force: bool = True) -> Generator[Path, None, None]:
     """Give a temporary path to write to, which becomes ``path`` when the block ends without an exception.
 
     Readers see the old file or the complete new one, also after ``kill -9`` or a power cut; what a killed

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
+import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from papers_shared import cli
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 STATE = ".partial"
 """The folder inside the results that holds what only an unfinished run needs."""
 
@@ -70,7 +73,7 @@ def claim(
     """
 
     def mark(function: Callable[[Context], Mapping[str, Any]]) -> Callable[[Context], Mapping[str, Any]]:
-        function.__claim__ = Claim(id, statement, paper, must_hold, seeds, function)  # ty: ignore[unresolved-attribute]
+        function.__claim__ = Claim(id, statement, paper, must_hold, seeds, function)  # ty: ignore[missing-attribute]
         return function
 
     return mark
@@ -119,13 +122,25 @@ class Context:
             value = pickle.loads(path.read_bytes())
         except FileNotFoundError:
             value = function(*args, **kwargs)
-            make_state(self.out)
-            path.parent.mkdir(exist_ok=True)
-            write_bytes(path, pickle.dumps(value, protocol=5))
+            self._keep(path, value)
         self._memory[key] = value
         return value
 
+    def _keep(self, path: Path, value: Any) -> None:
+        try:
+            data = pickle.dumps(value, protocol=5)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            _LOG.warning("%s: %s is not kept for --resume: %s", self.label, path.stem, error)
+            return
+        make_state(self.out)
+        path.parent.mkdir(exist_ok=True)
+        write_bytes(path, data)
+
     def _key(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        while isinstance(function, functools.partial):
+            function, args, kwargs = function.func, (*function.args, *args), {**function.keywords, **kwargs}
+        if isinstance(function, MethodType):
+            function, args = function.__func__, (function.__self__, *args)
         try:
             given = dumps_line([args, kwargs]).encode()
         except (TypeError, ValueError):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 @contextlib.contextmanager
-def figure_style(**overrides: Any) -> Iterator[None]:
+def figure_style(**overrides: Any) -> Generator[None, None, None]:
     """Draw in the workspace's common style; also usable as a decorator, ``@figure_style()``.
 
     Parameters
@@ -69,12 +69,13 @@ def figure_style(**overrides: Any) -> Iterator[None]:
     import matplotlib as mpl
     from cycler import cycler
 
-    known = {name.replace(".", "_"): name for name in mpl.rcParams}
+    known: dict[str, Any] = {name.replace(".", "_"): name for name in mpl.rcParams}
     unknown = sorted(set(overrides) - set(known))
     if unknown:
         raise TypeError(f"no such figure setting: {', '.join(unknown)}")
-    settings = _STYLE | {"axes.prop_cycle": cycler(color=PALETTE)}
-    with mpl.rc_context(settings | {known[name]: value for name, value in overrides.items()}):
+    settings: Any = _STYLE | {"axes.prop_cycle": cycler(color=PALETTE)}
+    settings |= {known[name]: value for name, value in overrides.items()}
+    with mpl.rc_context(settings):
         yield
 
 

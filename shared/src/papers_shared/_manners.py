@@ -11,7 +11,7 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,40 +32,57 @@ class _PipeClosed(BaseException):
     """The reader of our stdout has gone, as ``| head`` does."""
 
 
-class _Manners:
-    """Mixed into Typer's command classes: error lines, exit codes, interrupts and closed pipes."""
-
-    def invoke(self, context: Any) -> Any:
-        try:
-            return super().invoke(context)  # ty: ignore[unresolved-attribute]
-        except KeyboardInterrupt as error:
-            raise _Interrupted(context) from error
-        except BrokenPipeError:
-            if _stdout_is_closed():
-                raise _PipeClosed from None
-            raise
-
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> Any:
-        if not extra.pop("standalone_mode", True):
-            return super().main(args, prog_name, standalone_mode=False, **extra)  # ty: ignore[unresolved-attribute]
-        arguments = list(sys.argv[1:] if args is None else args)
-        program = prog_name or Path(sys.argv[0]).name
-        run = functools.partial(super().main, arguments, program, standalone_mode=False, **extra)  # ty: ignore[unresolved-attribute]
-        with _fresh_state():
-            code = _exit_code(run, program, arguments)
-        sys.exit(code)
-
-
-class PaperCommand(_Manners, TyperCommand):
+class PaperCommand(TyperCommand):
     """A command with the manners."""
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command's function."""
+        return _guarded(super().invoke, ctx)
 
-class PaperGroup(_Manners, TyperGroup):
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *rest: Any, **settings: Any) -> Any:
+        """Run as a console script."""
+        return _as_script(super().main, args, prog_name, *rest, **settings)
+
+
+class PaperGroup(TyperGroup):
     """A group of commands with the manners, which lists ``claims`` last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """Name the commands in the order of ``--help``."""
         names = super().list_commands(ctx)
         return [name for name in names if name != "claims"] + [name for name in names if name == "claims"]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the group's function and the subcommand."""
+        return _guarded(super().invoke, ctx)
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *rest: Any, **settings: Any) -> Any:
+        """Run as a console script."""
+        return _as_script(super().main, args, prog_name, *rest, **settings)
+
+
+def _guarded(invoke: Callable[[Any], Any], context: Any) -> Any:
+    try:
+        return invoke(context)
+    except KeyboardInterrupt as error:
+        raise _Interrupted(context) from error
+    except BrokenPipeError:
+        if _stdout_is_closed():
+            raise _PipeClosed from None
+        raise
+
+
+def _as_script(
+    main: Callable[..., Any], args: Sequence[str] | None, prog_name: str | None, *rest: Any, **settings: Any
+) -> Any:
+    if not settings.pop("standalone_mode", True):
+        return main(args, prog_name, *rest, standalone_mode=False, **settings)
+    arguments = list(sys.argv[1:] if args is None else args)
+    program = prog_name or Path(sys.argv[0]).name
+    with _fresh_state():
+        run = functools.partial(main, arguments, program, *rest, standalone_mode=False, **settings)
+        code = _exit_code(run, program, arguments)
+    sys.exit(code)
 
 
 def _exit_code(run: Callable[[], Any], program: str, arguments: list[str]) -> int:
@@ -86,7 +103,8 @@ def _exit_code(run: Callable[[], Any], program: str, arguments: list[str]) -> in
             raise
         _drop_stdout()
         return 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 1
-    except Exception as error:
+    except Exception as caught:
+        error: Any = caught
         # Typer carries its own copy of click's exceptions or click itself, by version: told by what they offer.
         if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
             raise
@@ -140,15 +158,21 @@ class Settings:
 
 
 @contextlib.contextmanager
-def _fresh_state() -> Iterator[None]:
+def _fresh_state() -> Generator[None, None, None]:
     """Start each run of a command from the defaults; several may run in one process, as tests do."""
     Settings.quiet, Settings.verbose = False, 0
     package_log = logging.getLogger()
     level, handlers = package_log.level, list(package_log.handlers)
     formatting = warnings.formatwarning
-    warnings.formatwarning = lambda message, category, *rest: (
-        f"warning: {message}\n" if issubclass(category, UserWarning) else formatting(message, category, *rest)
-    )
+
+    def one_line(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if issubclass(category, UserWarning):
+            return f"warning: {message}\n"
+        return formatting(message, category, filename, lineno, line)
+
+    warnings.formatwarning = one_line  # ty: ignore[invalid-assignment]
     _set_logging()
     try:
         yield

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sized
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class _Bar(Progress):
 
 
 @contextlib.contextmanager
-def progress(description: str, total: float | None = None, *, quiet: bool = False) -> Iterator[Progress]:
+def progress(description: str, total: float | None = None, *, quiet: bool = False) -> Generator[Progress, None, None]:
     """Show progress on stderr while the block runs.
 
     Parameters
@@ -169,7 +169,7 @@ def progress(description: str, total: float | None = None, *, quiet: bool = Fals
 
 def track(iterable: Iterable[T], description: str, total: float | None = None, *, quiet: bool = False) -> Iterator[T]:
     """Yield from ``iterable`` and show progress on stderr; ``total`` defaults to its length if it has one."""
-    if total is None and hasattr(iterable, "__len__"):
+    if total is None and isinstance(iterable, Sized):
         total = len(iterable)
     with progress(description, total, quiet=quiet) as shown:
         for item in iterable:

@@ -192,7 +192,7 @@ class RunDir:
     def _start(self, package: str | None, seed: int | None, old: dict[str, Any] | None) -> None:
         found = provenance(package, seed=seed, ignore=self.path)
         self.resumed = old is not None
-        self.finished = self.resumed and old.get("status") == "finished"
+        self.finished = old is not None and old.get("status") == "finished"
         if old and old.get("version") != found["version"]:
             _LOG.warning("%s was begun with version %s, now %s", self.path, old.get("version"), found["version"])
         self._earlier = float(old.get("seconds") or 0) if old else 0.0

@@ -119,7 +119,7 @@ def write_npz(path: PathLike, arrays: Mapping[str, Any], *, force: bool = True) 
     """
     import numpy as np
 
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    plain: dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
     for name, array in plain.items():
         if array.dtype.hasobject:
             raise TypeError(f"array {name!r} holds Python objects; give it a numeric or string dtype")

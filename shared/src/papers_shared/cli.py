@@ -47,7 +47,7 @@ def _with_general_options(function: Callable[..., Any], extra: Mapping[str, Any]
     defaults = {"quiet": False, "verbose": 0, "version": False}
     parameters = list(signature.parameters.values())
     parameters += [inspect.Parameter(n, keyword, default=defaults[n], annotation=a) for n, a in added.items()]
-    command.__signature__ = signature.replace(parameters=parameters)  # ty: ignore[unresolved-attribute]
+    command.__signature__ = signature.replace(parameters=parameters)  # ty: ignore[missing-attribute]
     command.__annotations__ = {p.name: p.annotation for p in parameters if p.annotation is not p.empty}
     return command
 
@@ -57,12 +57,14 @@ class PaperApp(typer.Typer):
 
     def __init__(self, package: str, **settings: Any) -> None:
         self.package = package
-        plain = {"pretty_exceptions_enable": False, "add_completion": False, "rich_markup_mode": None}
-        super().__init__(**{"cls": PaperGroup, **plain, **settings})
+        plain: dict[str, Any] = {"pretty_exceptions_enable": False, "add_completion": False, "rich_markup_mode": None}
+        plain |= {"cls": PaperGroup} | settings
+        super().__init__(**plain)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register a command as Typer does, with ``-q`` and ``-v`` added."""
-        register = super().command(name, **{"cls": PaperCommand, **settings})
+        options: dict[str, Any] = {"cls": PaperCommand} | settings
+        register = super().command(name, **options)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             register(_with_general_options(function, _GENERAL))
@@ -72,7 +74,8 @@ class PaperApp(typer.Typer):
 
     def callback(self, **settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register the function that runs before any command, with ``-q``, ``-v`` and ``--version`` added."""
-        register = super().callback(**{"cls": PaperGroup, **settings})
+        options: dict[str, Any] = {"cls": PaperGroup} | settings
+        register = super().callback(**options)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             register(_with_general_options(function, {**_GENERAL, "version": _version_option(self.package)}))
@@ -190,9 +193,10 @@ def _command_of(app: PaperApp, name: str) -> Any:
         if part is not None and name in (group.name, part.info.name):
             return typer.main.get_command(part)
     for info in app.registered_commands:
-        if info.callback is not None and name == (info.name or typer.main.get_command_name(info.callback.__name__)):
+        function: Any = info.callback
+        if function is not None and name == (info.name or typer.main.get_command_name(function.__name__)):
             alone = copy.copy(info)
-            alone.callback = _with_general_options(info.callback, {"version": _version_option(app.package)})
+            alone.callback = _with_general_options(function, {"version": _version_option(app.package)})
             holder = PaperApp(app.package)
             holder.registered_commands.append(alone)
             return typer.main.get_command(holder)

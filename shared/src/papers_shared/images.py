@@ -75,7 +75,7 @@ def open_image(
     if isinstance(source, Image.Image):
         name, picture = "image", source
     elif isinstance(source, (str, os.PathLike)):
-        name = os.fspath(source)
+        name = source if isinstance(source, str) else str(Path(source))
         picture = _decode(io.BytesIO(_read(name)), name)
     elif isinstance(source, (bytes, bytearray, memoryview)):
         name = "image"
@@ -214,9 +214,11 @@ def _check_size(picture: Image.Image, name: str, max_pixels: int, min_side: int)
 
 
 def _one_frame(picture: Image.Image, name: str, frame: int | None) -> Image.Image:
-    # Phones store a still with its depth map or preview as a two-frame MPO.
-    still = picture.format == "MPO"
-    count = 1 if still else getattr(picture, "n_frames", 1)
+    try:
+        # Phones store a still with its depth map or preview as a two-frame MPO.
+        count = 1 if picture.format == "MPO" else getattr(picture, "n_frames", 1)
+    except Exception as error:  # TIFF reads all its pages' headers to count them
+        raise InputError(f"{name} is damaged: {error}") from error
     if frame is None:
         if count > 1:
             raise InputError(

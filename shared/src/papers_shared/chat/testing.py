@@ -12,10 +12,10 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,10 @@ class FakeChatServer:
         self.key = key
         self.logprobs = logprobs
         self._answer = answer or (lambda body: body["messages"][-1]["content"])
-        self._faults = faults if callable(faults) else _one_each(faults)
+        self._faults: Callable[[dict[str, Any]], Fault | None]
+        self._faults = _one_each(faults) if isinstance(faults, Iterable) else faults
         self._open = 0
+        self._closing = threading.Event()  # wakes the slow answers
         self._lock = threading.Lock()
         self._http = _Listener(self)
         self.base_url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
@@ -120,12 +122,13 @@ class FakeChatServer:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
 
     @contextlib.contextmanager
-    def _receive(self, body: dict[str, Any]) -> Iterator[Fault | None]:
+    def _receive(self, body: dict[str, Any]) -> Generator[Fault | None]:
         with self._lock:
             self.requests.append(body)
             self.times.append(time.monotonic())
@@ -188,13 +191,16 @@ class _Listener(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # the small pieces of a stream must not wait for each other
-    server: _Listener
+
+    @property
+    def _fake(self) -> FakeChatServer:
+        return cast("_Listener", self.server).fake
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the test's output clean."""
 
     def do_POST(self) -> None:
-        fake = self.server.fake
+        fake = self._fake
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with fake._receive(body) as fault:
             if fake.key is not None and self.headers.get("Authorization") != f"Bearer {fake.key}":
@@ -202,7 +208,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif self.path != "/v1/chat/completions":
                 fault = Fault.status(404, f"no route {self.path}")
             if fault is not None and fault.kind == "slow":
-                time.sleep(fault.seconds)
+                fake._closing.wait(fault.seconds)
             if fault is not None and fault.kind == "drop":
                 self._hang_up()
             elif fault is not None and (fault.kind == "body" or (fault.kind == "malformed" and not body.get("stream"))):
@@ -213,12 +219,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self._whole(body, fault)
 
     def _whole(self, body: dict[str, Any], fault: Fault | None) -> None:
-        choice = self.server.fake._choice(body)
+        choice = self._fake._choice(body)
         data = {"object": "chat.completion", "model": body["model"], "choices": [choice], "usage": _usage(body, choice)}
         self._send(200, json.dumps(data, ensure_ascii=False).encode(), "application/json", {}, fault)
 
     def _stream(self, body: dict[str, Any], fault: Fault | None) -> None:
-        pieces = list(_chunks(body, self.server.fake._choice(body)))
+        pieces = list(_chunks(body, self._fake._choice(body)))
         if fault is not None and fault.kind == "malformed":
             pieces[1] = '{"choices": [{"del'
         data = "".join(f": alive\n\ndata: {piece}\n\n" for piece in pieces).encode()
@@ -241,7 +247,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault is not None and fault.kind == "trickle":
             for byte in data:
                 self.wfile.write(bytes([byte]))
-                time.sleep(fault.seconds)
+                self._fake._closing.wait(fault.seconds)
         else:
             self.wfile.write(data)
 
