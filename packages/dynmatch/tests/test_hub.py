@@ -95,6 +95,30 @@ def test_a_graph_metric_with_ambient_landmarks(k, p):
     hub.check()
 
 
+@pytest.mark.parametrize("count", [20, 60])  # fewer and more live points than the space has rows
+def test_a_rebuild_in_an_ambient_space_keeps_its_distances(count):
+    rng = np.random.default_rng(count)
+    places = rng.normal(size=(30, 3))
+    matrix = cdist(places, places)
+    hub, exact = HubMatcher(matrix, k=2), ExactMatcher(matrix)
+    rows = rng.integers(30, size=count)
+    for i, row in enumerate(rows):
+        for matcher in (hub, exact):
+            matcher.insert("AB"[i % 2], [row], id=i)
+    hub._build()
+    assert hub.rebuilds == 1
+    for i in range(0, count, 4):
+        hub.delete(i)
+        exact.delete(i)
+        hub.check()
+        assert exact.cost() * (1 - 1e-9) <= hub.cost() <= 4.4 * exact.cost() + 1e-9
+    network = hub.network.totals[:, 0].sum()
+    fresh = HubMatcher(matrix, k=2)
+    for entry in hub.entries.values():
+        fresh.insert("AB"[entry.side], entry.point)
+    assert network == pytest.approx(fresh.network.totals[:, 0].sum(), rel=1e-9)
+
+
 def test_adversarial_deletions_keep_the_bound_and_match_a_fresh_build():
     hub, exact = HubMatcher(k=2, seed=1), ExactMatcher()
     for update in adversarial(220, 30, seed=2):

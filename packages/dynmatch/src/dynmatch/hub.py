@@ -158,8 +158,8 @@ class HubMatcher(BaseMatcher):
             )
         self._start(entries)
         self.network.count[2:] = work
-        for number, entry in enumerate(entries):
-            self._enter(entry.key, entry.side, entry.point, entry.weight, number)
+        for number, entry in enumerate(entries):  # the sites are the entries, in this order, unless the space is known
+            self._enter(entry.key, entry.side, entry.point, entry.weight, None if self.ambient is not None else number)
 
     def _first_point(self, dim: int) -> None:
         self.dim = dim
