@@ -55,10 +55,10 @@ def dumps(state: Any) -> bytes:
         raise TypeError(f"{type(value).__name__} cannot be saved")
 
     text = json.dumps({"format": FORMAT, "state": plain(state)})
-    arrays = {"skeleton": np.frombuffer(text.encode(), np.uint8)}
+    arrays: dict[str, Any] = {"skeleton": np.frombuffer(text.encode(), np.uint8)}
     arrays |= {f"data{kind[1:]}": np.concatenate(found) for kind, found in parts.items()}
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # ty: ignore[invalid-argument-type]
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
