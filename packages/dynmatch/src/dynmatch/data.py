@@ -1,0 +1,441 @@
+"""Readers of the real formats: update streams, points, matrices, graphs, taxi trips."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from dynmatch.costs import Real, graph_metric
+from dynmatch.matcher import SIDES, Id, Update
+from papers_shared.errors import InputError
+
+OPS = {
+    "insert": "insert",
+    "add": "insert",
+    "+": "insert",
+    "delete": "delete",
+    "remove": "delete",
+    "-": "delete",
+    "query": "query",
+    "?": "query",
+}
+KM_PER_DEGREE = 111.195
+
+
+def _no_file(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
+
+
+def _identity(value: Any) -> Id:
+    """Keep whole numbers as numbers, so that the same id in csv, jsonl and parquet is the same id."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, float) and value == int(value):
+        return int(value)
+    text = str(value).strip()
+    if not text:
+        raise ValueError("an empty id")
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def update_from(fields: dict[str, Any], row: int) -> Update:
+    """Read one update from named fields: op, side, id, then x0, x1, ... or ``point``, and optionally weight.
+
+    Raises
+    ------
+    ValueError
+        Saying what is wrong with the fields.
+    """
+    op = OPS.get(str(fields.get("op", "")).strip().lower())
+    if op is None:
+        raise ValueError(f"op {fields.get('op')!r}, want insert, delete or query")
+    if op == "query":
+        return Update("query", row=row)
+    if fields.get("id") in (None, ""):
+        raise ValueError(f"{op} without an id")
+    name = _identity(fields["id"])
+    if op == "delete":
+        return Update("delete", None, name, row=row)
+    side = str(fields.get("side", "")).strip().upper()
+    side = {"0": "A", "1": "B"}.get(side, side)
+    if side not in SIDES:
+        raise ValueError(f"side {fields.get('side')!r}, want A or B")
+    given = fields.get("point", fields.get("x"))
+    if given is None:
+        given = []
+        while fields.get(f"x{len(given)}") not in (None, ""):
+            given.append(fields[f"x{len(given)}"])
+    point = tuple(float(v) for v in (given if isinstance(given, (list, tuple, np.ndarray)) else [given]))
+    if not point:
+        raise ValueError("an insert without coordinates")
+    if not all(math.isfinite(v) for v in point):
+        raise ValueError(f"id {name!r}: coordinate {next(v for v in point if not math.isfinite(v))} is not finite")
+    weight = fields.get("weight") or 1
+    if float(weight) != int(float(weight)) or int(float(weight)) < 1:
+        raise ValueError(f"weight {weight!r} is not a positive integer")
+    return Update("insert", side, name, point, int(float(weight)), row)
+
+
+def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]:
+    """Read a stream of updates from csv, jsonl, npy, npz or parquet.
+
+    Parameters
+    ----------
+    path
+        csv and parquet have the columns ``op, side, id, x0, x1, ...`` and optionally ``weight``; jsonl one object a
+        line with these names, or ``point`` for the coordinates; npy a float matrix with columns op (1 insert, -1
+        delete, 0 query), side (0, 1), id, x0, ...; npz arrays op, side, id, x and optionally weight.
+    skip_bad
+        Count malformed lines instead of refusing them.
+
+    Returns
+    -------
+    updates : list of Update
+    skipped : int
+
+    Raises
+    ------
+    InputError
+        Naming the file, the line, and what is wrong.
+    """
+    readers: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
+        ".csv": _csv_rows,
+        ".jsonl": _jsonl_rows,
+        ".ndjson": _jsonl_rows,
+        ".npy": _npy_rows,
+        ".npz": _npz_rows,
+        ".parquet": _parquet_rows,
+    }
+    if path.suffix.lower() not in readers:
+        raise InputError(f"{path}: unknown kind of update file", hint=f"give {', '.join(readers)}")
+    updates, skipped = [], 0
+    try:
+        for line, fields in readers[path.suffix.lower()](path):
+            try:
+                if isinstance(fields, Exception):
+                    raise fields
+                updates.append(update_from(fields, line))
+            except (ValueError, TypeError) as error:
+                if not skip_bad:
+                    raise InputError(
+                        f"{path}, line {line}: {error}", hint="--skip-bad leaves such lines out"
+                    ) from error
+                skipped += 1
+    except OSError as error:
+        raise _no_file(path, error) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text") from error
+    if not updates:
+        raise InputError(f"{path} holds no update")
+    return updates, skipped
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file)
+        header = [name.strip().lower() for name in next(reader, [])]
+        if not {"op", "id"} <= set(header):
+            raise InputError(
+                f"{path}, line 1: the header needs op, side, id, x0, ...; found {','.join(header) or 'nothing'}"
+            )
+        for row in reader:
+            if not row:
+                continue
+            if len(row) > len(header):
+                yield reader.line_num, ValueError(f"{len(row)} cells for {len(header)} columns")
+            else:
+                yield reader.line_num, dict(zip(header, row, strict=False))
+
+
+def _jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    value = json.loads(line)
+                    yield (
+                        number,
+                        value if isinstance(value, dict) else ValueError("want an object with op, side, id, point"),
+                    )
+                except json.JSONDecodeError as error:
+                    yield number, ValueError(f"not JSON: {error.msg}")
+
+
+def _npy_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    table = _array(path)
+    if table.ndim != 2 or table.shape[1] < 4:
+        raise InputError(f"{path}: want columns op, side, id, x0, ...; the shape is {table.shape}")
+    names = {1.0: "insert", -1.0: "delete", 0.0: "query"}
+    for number, row in enumerate(table.tolist(), 1):
+        yield number, {"op": names.get(row[0]), "side": f"{row[1]:g}", "id": row[2], "point": row[3:]}
+
+
+def _npz_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except ValueError as error:
+        raise InputError(f"{path} is not an npz archive of plain arrays: {error}") from error
+    if not {"op", "side", "id", "x"} <= set(arrays):
+        raise InputError(f"{path}: want arrays op, side, id, x; found {', '.join(arrays)}")
+    names = {1: "insert", -1: "delete", 0: "query"}
+    for number, (op, side, name, x) in enumerate(
+        zip(*(arrays[n].tolist() for n in ("op", "side", "id", "x")), strict=True), 1
+    ):
+        weight = int(arrays["weight"][number - 1]) if "weight" in arrays else 1
+        yield number, {"op": names.get(op, op), "side": side, "id": name, "point": x, "weight": weight}
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    table = _parquet(path)
+    if not {"op", "id"} <= set(table):
+        raise InputError(f"{path}: want the columns op, side, id, x0, ...; found {', '.join(table)}")
+    for number, row in enumerate(zip(*table.values(), strict=True), 1):
+        yield number, dict(zip(table, row, strict=True))
+
+
+def _parquet(path: Path) -> dict[str, list[Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path).to_pydict()
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path} is not a parquet file") from error
+
+
+def _array(path: Path) -> np.ndarray:
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return np.asarray(found, dtype=np.float64)
+        with found:
+            return np.asarray(found[found.files[0]], dtype=np.float64)
+    except OSError as error:
+        raise _no_file(path, error) from error
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path} is not a numeric numpy file: {error}") from error
+
+
+def read_points(path: Path) -> Float[np.ndarray, "n d"]:
+    """Read points, one a row, from npy, npz (its first array), csv (no header, or one that is skipped) or parquet.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a row is not finite.
+    """
+    suffix = path.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        points = _array(path)
+    elif suffix == ".parquet":
+        points = np.array(list(_parquet(path).values()), dtype=np.float64).T
+    else:
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except OSError as error:
+            raise _no_file(path, error) from error
+        skip = 0 if lines and all(_is_number(cell) for cell in lines[0].split(",")) else 1
+        try:
+            points = np.array([[float(v) for v in line.split(",")] for line in lines[skip:] if line.strip()])
+        except ValueError as error:
+            raise InputError(f"{path}: {error}", hint="give one point a line, coordinates between commas") from error
+    points = points[:, None] if points.ndim == 1 else points
+    if points.ndim != 2 or not points.size:
+        raise InputError(f"{path}: want a matrix of points, found shape {points.shape}")
+    bad = np.flatnonzero(~np.isfinite(points).all(axis=1))
+    if len(bad):
+        raise InputError(f"{path}, row {bad[0] + 1}: a coordinate is not finite")
+    return points
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_matrix(path: Path) -> Float[np.ndarray, "n n"]:
+    """Read a square matrix of distances from npy, npz or csv."""
+    matrix = read_points(path)
+    if matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"{path}: a distance matrix is square, not {matrix.shape}")
+    return matrix
+
+
+def read_graph(path: Path, weight: str = "weight") -> tuple[Float[np.ndarray, "n n"], list[Any]]:
+    """Read a graph from GraphML, or an edge list ``u v [length]`` (blank or comma separated), as shortest paths.
+
+    Raises
+    ------
+    InputError
+        Unreadable; `NotAMetricError` when directed or disconnected.
+    """
+    import networkx as nx
+
+    try:
+        if path.suffix.lower() in (".graphml", ".xml"):
+            network: Any = nx.read_graphml(path)
+        else:
+            network = nx.Graph()
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                cells = line.partition("#")[0].replace(",", " ").split()
+                if not cells:
+                    continue
+                if len(cells) not in (2, 3):
+                    raise InputError(f"{path}, line {number}: want two nodes and perhaps a length")
+                network.add_edge(cells[0], cells[1], **{weight: float(cells[2]) if len(cells) == 3 else 1.0})
+    except OSError as error:
+        raise _no_file(path, error) from error
+    except InputError:
+        raise
+    except Exception as error:  # the XML parser raises what it likes
+        raise InputError(f"{path} is not a graph: {error}") from error
+    if not len(network):
+        raise InputError(f"{path}: the graph has no node")
+    return graph_metric(network, weight)
+
+
+def _column(table: dict[str, list[Any]], path: Path, what: str, *names: str) -> list[Any]:
+    lower = {name.lower(): name for name in table}
+    for name in names:
+        if name in lower:
+            return table[lower[name]]
+    raise InputError(f"{path}: no column for the {what}", hint=f"looked for {', '.join(names)}")
+
+
+def read_taxi(path: Path, patience: Real = 15.0, limit: int | None = None) -> list[Update]:
+    """Turn a trip table with the columns of the NYC Taxi & Limousine Commission into requests and free cars.
+
+    A trip is a request (A) at its pick-up from then on, and a free car (B) at its drop-off from then on; each leaves
+    after ``patience`` minutes. Coordinates become km east and north of the mean pick-up.
+
+    Parameters
+    ----------
+    path
+        csv or parquet with pickup/dropoff longitude, latitude and datetime (the ``tpep_``, ``lpep_`` and plain names).
+    patience
+        Minutes.
+    limit
+        Most trips to read.
+
+    Raises
+    ------
+    InputError
+        A missing column or file. Trips without coordinates (0, 0 or empty) are left out.
+    """
+    if path.suffix.lower() == ".parquet":
+        table = _parquet(path)
+    else:
+        try:
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                rows = list(csv.DictReader(file, skipinitialspace=True))
+        except OSError as error:
+            raise _no_file(path, error) from error
+        table = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
+    places = {}
+    for end, old in (("pickup", "start"), ("dropoff", "end")):
+        lon = _column(table, path, f"{end} longitude", f"{end}_longitude", f"{old}_lon")
+        lat = _column(table, path, f"{end} latitude", f"{end}_latitude", f"{old}_lat")
+        when = _column(
+            table,
+            path,
+            f"{end} time",
+            f"tpep_{end}_datetime",
+            f"lpep_{end}_datetime",
+            f"{end}_datetime",
+            f"trip_{end}_datetime",
+        )
+        places[end] = (
+            np.array([_degrees(v) for v in lon[:limit]]),
+            np.array([_degrees(v) for v in lat[:limit]]),
+            np.array([np.datetime64(str(v).replace(" ", "T"), "s") for v in when[:limit]]).astype(np.int64) / 60.0,
+        )
+    good = np.ones(len(places["pickup"][0]), np.bool_)
+    for lon, lat, _ in places.values():
+        good &= np.isfinite(lon) & np.isfinite(lat) & (lon != 0) & (lat != 0)
+    if not good.any():
+        raise InputError(f"{path}: no trip has coordinates", hint="files since mid-2016 give zones instead")
+    east, north = places["pickup"][0][good].mean(), places["pickup"][1][good].mean()
+    events: list[tuple[float, int, str, int, tuple[float, ...] | None]] = []
+    for side, end in (("A", "pickup"), ("B", "dropoff")):
+        lon, lat, minute = places[end]
+        for i in np.flatnonzero(good).tolist():
+            x = float((lon[i] - east) * KM_PER_DEGREE * math.cos(math.radians(north)))
+            y = float((lat[i] - north) * KM_PER_DEGREE)
+            events.append((float(minute[i]), 1, side, i, (x, y)))
+            events.append((float(minute[i]) + patience, 0, side, i, None))
+    events.sort(key=lambda e: e[:4])
+    return [
+        Update("insert", "A" if side == "A" else "B", f"{side}{i}", point)
+        if point
+        else Update("delete", None, f"{side}{i}")
+        for _, _, side, i, point in events
+    ]
+
+
+def _degrees(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def is_taxi(path: Path) -> bool:
+    """Tell whether a csv or parquet file has the columns of a trip table."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet as pq
+
+            names = pq.read_schema(path).names
+        elif path.suffix.lower() == ".csv":
+            with path.open(encoding="utf-8-sig") as file:
+                names = file.readline().split(",")
+        else:
+            return False
+    except (OSError, ValueError):
+        return False
+    return any("pickup" in name.lower() or "start_lon" in name.lower() for name in names)
+
+
+def write_updates(path: Path, updates: list[Update], force: bool = False) -> Path:
+    """Write a stream as csv, jsonl or parquet, by the name's ending.
+
+    Raises
+    ------
+    InputError
+        Another ending, or the file exists and ``force`` is false.
+    """
+    from papers_shared.artifacts import atomic_path, write_csv, write_jsonl
+
+    if path.suffix.lower() == ".jsonl":
+        rows = [
+            {"op": u.op, "side": u.side, "id": u.id, "point": u.point, "weight": u.weight if u.op == "insert" else None}
+            for u in updates
+        ]
+        return write_jsonl(path, ({k: v for k, v in row.items() if v is not None} for row in rows), force=force)
+    dim = max((len(u.point) for u in updates if u.point is not None), default=0)
+    columns = ["op", "side", "id", *(f"x{i}" for i in range(dim)), "weight"]
+    table = [
+        [u.op, u.side, None if u.id is None else str(u.id), *(u.point or (None,) * dim), u.weight if u.point else None]
+        for u in updates
+    ]
+    if path.suffix.lower() == ".csv":
+        return write_csv(path, table, columns, force=force)
+    if path.suffix.lower() != ".parquet":
+        raise InputError(f"{path}: unknown kind of update file", hint="end the name in .csv, .jsonl or .parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with atomic_path(path, force=force) as temporary:
+        pq.write_table(pa.table(dict(zip(columns, map(list, zip(*table, strict=True)), strict=True))), temporary)
+    return path
