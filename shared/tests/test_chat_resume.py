@@ -17,8 +17,10 @@ from papers_shared.chat.testing import FakeChatServer, Fault
 
 COUNT, CONCURRENCY = 100, 4
 
+# A job that a shell starts in the background begins with interrupts ignored, and so would this child of it.
 RUN = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from papers_shared.chat import openai_chat
 with openai_chat(sys.argv[1], "m", cache=sys.argv[2], concurrency=int(sys.argv[4])) as model:
     model.chat_many([f"question {i}" for i in range(int(sys.argv[3]))])
