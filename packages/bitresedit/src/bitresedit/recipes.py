@@ -121,7 +121,7 @@ _SCENE_VAR = VARConfig(
     text_dim=128,
     pool_heads=1,
     null_tokens=24,
-    levels=7,
+    levels=8,
     rope_base=100.0,
     position_embedding=True,
 )
@@ -129,10 +129,10 @@ _SCENE96 = Recipe(
     name="scene96",
     scenes=12_000,
     held_out=512,
-    tokenizer=TokenizerConfig(image_size=96, patch=12, d=64, schedule=_square(1, 2, 4, 8, 8, 8, 8)),
+    tokenizer=TokenizerConfig(image_size=96, patch=12, d=64, schedule=_square(1, 2, 3, 4, 6, 8, 8, 8)),
     transformer=_SCENE_VAR,
     tokenizer_training=TokenizerRecipe(steps=5000),
-    transformer_training=TransformerRecipe(steps=4600),
+    transformer_training=TransformerRecipe(steps=8000),
 )
 RECIPES: dict[str, Recipe] = {
     "scene96": _SCENE96,
