@@ -132,7 +132,7 @@ _SCENE96 = Recipe(
     tokenizer=TokenizerConfig(image_size=96, patch=12, d=64, schedule=_square(1, 2, 3, 4, 6, 8, 8, 8)),
     transformer=_SCENE_VAR,
     tokenizer_training=TokenizerRecipe(steps=5000),
-    transformer_training=TransformerRecipe(steps=8000),
+    transformer_training=TransformerRecipe(steps=6500),
 )
 RECIPES: dict[str, Recipe] = {
     "scene96": _SCENE96,
