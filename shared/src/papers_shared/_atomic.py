@@ -17,7 +17,8 @@ try:
 except ImportError:  # Windows: an open file cannot be deleted there, which is the protection the lock gives
     fcntl = None
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What the system says where there is no room."""
 _HINTS = {
     errno.ENOENT: "create the folder first",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
@@ -74,7 +75,7 @@ def atomic_path(path: str | os.PathLike[str], *, force: bool = True) -> Generato
         try:
             yield temporary
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in DISK_FULL:
                 raise cannot_write(shown, error) from error
             raise
         try:
@@ -108,16 +109,18 @@ def _target_mode(target: Path, shown: str, force: bool) -> int | None:
     return stat.S_IMODE(mode)
 
 
-def _prefix(target: Path) -> str:
-    # A name near the limit of 255 bytes must still leave room for the temporary part.
-    return f".{target.name.encode()[:180].decode(errors='ignore')}.tmp-"
+def temporary_prefix(target: Path) -> str:
+    """Return how the names of all temporary files of ``target`` begin."""
+    # A name near the limit of 255 bytes must still leave room for the temporary part; one in another encoding than
+    # the system's loses the bytes that are not text.
+    return f".{os.fsencode(target.name)[:180].decode(errors='ignore')}.tmp-"
 
 
 def _create(target: Path, mode: int | None) -> tuple[Path, int]:
     """Make the temporary file and lock it for as long as this process lives, so that no other one sweeps it."""
     suffix = target.suffix if len(target.suffix) < 20 else ""
     while True:
-        temporary = target.with_name(_prefix(target) + secrets.token_hex(6) + suffix)
+        temporary = target.with_name(temporary_prefix(target) + secrets.token_hex(6) + suffix)
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         try:
             if mode is not None and hasattr(os, "fchmod"):
@@ -137,7 +140,7 @@ def _create(target: Path, mode: int | None) -> tuple[Path, int]:
 
 def _remove_orphans(target: Path) -> None:
     """Delete temporary files of ``target`` whose writer is dead: the kernel has dropped its lock."""
-    prefix = _prefix(target)
+    prefix = temporary_prefix(target)
     with os.scandir(target.parent) as entries:
         orphans = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
     for orphan in orphans:

@@ -145,7 +145,7 @@ class Runner:
         begun = time.monotonic()
         try:
             answer = _checked(found, found.function(context), context)
-        except Exception as error:  # whatever a claim raises is reported as its result
+        except (Exception, SystemExit) as error:  # whatever a claim raises is reported as its result
             _LOG.error("claim %s raised", found.id, exc_info=not isinstance(error, InputError))
             message = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             answer = {"measured": {"error": message}, "holds": False if found.must_hold else None, "figure": None}

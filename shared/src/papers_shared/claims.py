@@ -107,9 +107,9 @@ def run(
 def _choose(claims: list[Claim], only: Sequence[str] | None) -> set[str]:
     known = [found.id for found in claims]
     unknown = sorted(set(only or ()) - set(known))
-    if unknown:
-        raise InputError(f"no claim {', '.join(unknown)}", hint=f"choose among {', '.join(known)}")
-    return set(only or known)
+    if unknown or (only is not None and not only):
+        raise InputError(f"no claim {', '.join(unknown)}".rstrip(), hint=f"choose among {', '.join(known)}")
+    return set(known if only is None else only)
 
 
 def main(
@@ -138,7 +138,7 @@ def main(
         package,
         out=folder,
         scale=scale,
-        only=[name.strip() for name in only.split(",") if name.strip()] if only else None,
+        only=None if only is None else [name.strip() for name in only.split(",") if name.strip()],
         seeds=cli.parse_seeds(seeds) if seeds else None,
         resume=resume,
         force=force,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
+from papers_shared._json import loads
 from papers_shared.artifacts import jsonable
 from papers_shared.errors import InputError
 
@@ -174,7 +175,7 @@ class Reply:
         """
         answer = self.answer
         try:
-            return json.loads(answer)
+            return loads(answer)
         except ValueError:
             pass
         decoder = json.JSONDecoder()
@@ -182,8 +183,8 @@ class Reply:
             if character in "{[":
                 try:
                     return decoder.raw_decode(answer, start)[0]
-                except ValueError:
-                    continue  # a brace in prose; the object may come later
+                except (ValueError, RecursionError):
+                    continue  # a brace in prose, or endless brackets; the object may come later
         raise ValueError(f"no JSON in the answer of {self.model or 'the model'}: {answer[:120]!r}")
 
     def as_message(self) -> dict[str, Any]:
@@ -248,7 +249,7 @@ class Request:
         try:
             messages = jsonable(list(messages))
             options = {name: jsonable(value) for name, value in self.options.items() if value is not None}
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise InputError(f"a chat request must be JSON: {error}") from error
         if not messages:
             raise InputError("a chat request needs at least one message")
