@@ -25,7 +25,7 @@ _HINTS = {
     errno.EISDIR: "name a file inside it",
     errno.EACCES: "choose a folder you may write to",
     errno.EPERM: "choose a folder you may write to",
-    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.EROFS: "choose another folder",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOSPC: "free some space or choose another disk",
     errno.EDQUOT: "free some space or choose another disk",

@@ -198,7 +198,7 @@ def collect(module: ModuleType | str) -> list[Claim]:
 
 def make_state(out: Path) -> None:
     """Make the folder of an unfinished run, hidden from git."""
-    state = out / STATE
-    if not state.exists():
-        state.mkdir(parents=True)
-        write_text(state / ".gitignore", "*\n")
+    note = out / STATE / ".gitignore"
+    if not note.exists():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_text(note, "*\n")
