@@ -256,6 +256,9 @@ def test_a_run_killed_in_the_middle_goes_on_where_it_was(package, tmp_path, ran,
     environment = {**os.environ, "CLAIMS_WAIT": "1", "PYTHONPATH": str(tmp_path / "src")}
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
     assert process.stdout.readline() == b"waiting\n"
+    for options in ({"resume": True}, {"force": True}):
+        with pytest.raises(InputError, match="another process is measuring claims in"):
+            run(package(), out=tmp_path / "out", **options)
     process.kill()
     process.wait()
     process.stdout.close()

@@ -90,6 +90,29 @@ def atomic_path(path: str | os.PathLike[str], *, force: bool = True) -> Generato
         os.close(lock)
 
 
+@contextlib.contextmanager
+def alone(path: str | os.PathLike[str], refusal: str) -> Generator[None, None, None]:
+    """Hold a lock file while the block runs; the kernel drops the lock of a killed process.
+
+    Raises
+    ------
+    InputError
+        Another process holds it; ``refusal`` says what that means.
+    """
+    if fcntl is None:
+        yield
+        return
+    with contextlib.ExitStack() as closing:
+        try:
+            file = closing.enter_context(Path(path).open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(refusal, hint="wait for it or choose another folder") from None
+        except OSError:  # a folder that cannot be written, or a file system without locks: go on without one
+            pass
+        yield
+
+
 def refuse_existing(path: str | os.PathLike[str], force: bool) -> None:
     """Raise `InputError` if ``path`` exists and ``force`` is false; call it before long work, not after."""
     if not force and os.path.lexists(path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from papers_shared import cli
-from papers_shared._atomic import cannot_write
+from papers_shared._atomic import alone, cannot_write
 from papers_shared._claim import STATE, Claim, Context, make_state
 from papers_shared._claims_report import is_error
 from papers_shared._fingerprint import source_digest
@@ -33,8 +34,8 @@ class Runner:
         self.memory: dict[str, Any] = {}
         self.measured = 0
 
-    def open(self, chosen: set[str], *, resume: bool, force: bool) -> None:
-        """Refuse a folder in use; read what an earlier run has left."""
+    def open(self, *, resume: bool, force: bool) -> None:
+        """Refuse a folder that holds something; read what an earlier run has left."""
         if resume and force:
             raise InputError("--force and --resume exclude each other", hint="--resume keeps what is measured")
         if self.out.exists() and not self.out.is_dir():
@@ -47,12 +48,21 @@ class Runner:
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             make_state(self.out)
-            if force:
-                for name in chosen:
-                    self._state(name).unlink(missing_ok=True)
-                shutil.rmtree(self.out / STATE / "cache", ignore_errors=True)
         except OSError as error:
             raise cannot_write(self.out, error) from error
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Refuse a folder in which another process measures."""
+        return alone(self.out / STATE / "lock", f"another process is measuring claims in {self.out}")
+
+    def forget(self, chosen: set[str]) -> None:
+        """Remove what an unfinished run has kept of these claims, and all shared work."""
+        try:
+            for name in chosen:
+                self._state(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise cannot_write(self.out, error) from error
+        shutil.rmtree(self.out / STATE / "cache", ignore_errors=True)
 
     def _old_report(self, force: bool) -> dict[str, Any]:
         path = self.out / "claims.json"

@@ -90,7 +90,8 @@ def run(
     Raises
     ------
     InputError
-        Unknown scale or claim; results are there and neither ``resume`` nor ``force`` is given.
+        Unknown scale or claim; results are there and neither ``resume`` nor ``force`` is given; another process
+        measures in the folder.
     """
     claims = collect(package)
     name = package if isinstance(package, str) else package.__name__.removesuffix(".claims")
@@ -98,10 +99,13 @@ def run(
         raise InputError(f"unknown scale {scale!r}", hint=f"choose {' or '.join(SCALES[1:])}")
     chosen = _choose(claims, only)
     runner = Runner(Path(out), name, scale, tuple(seeds) if seeds else None)
-    runner.open(chosen, resume=resume, force=force)
-    origin = provenance(name, seed=seeds, ignore=out)
-    entries = runner.measure(claims, chosen, resume=resume)
-    return runner.finish(claims, entries, origin)
+    runner.open(resume=resume, force=force)
+    with runner.alone():
+        if force:
+            runner.forget(chosen)
+        origin = provenance(name, seed=seeds, ignore=out)
+        entries = runner.measure(claims, chosen, resume=resume)
+        return runner.finish(claims, entries, origin)
 
 
 def _choose(claims: list[Claim], only: Sequence[str] | None) -> set[str]:
