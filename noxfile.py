@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nox
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 from papers import Paper, papers  # noqa: E402
