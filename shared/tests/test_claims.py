@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from papers_shared import InputError, _claim, claims, cli
+from papers_shared import InputError, _claim, _provenance, claims, cli
 from papers_shared.claims import Claim, Context, claim, collect, render_table, run, summary
 from papers_shared.metrics import Interval
 
@@ -217,6 +217,22 @@ def test_resume_measures_again_with_other_seeds_or_another_version(package, tmp_
     report = run(package(), out=tmp_path / "out", only=["T2"], seeds=[5], resume=True)
     assert ran() == ["T2"]
     assert report["version"] == "9.9"
+
+
+def test_a_kept_claim_says_which_commit_measured_it(package, tmp_path, monkeypatch):
+    """Whether it was kept from finished results, once or twice over, or from a run that was killed."""
+    commits = iter([{"commit": letter * 40, "dirty": False} for letter in "abcd"])
+    monkeypatch.setattr(_provenance, "_git", lambda *_: next(commits))
+    stopped = package(('log("T3")', 'log("T3"); raise KeyboardInterrupt'))
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped, out=tmp_path / "out")
+    first = run(package(), out=tmp_path / "out", resume=True)["provenance"]
+    assert first["git"]["commit"] == "b" * 40
+    assert {name: git["commit"][0] for name, git in first["kept_from"].items()} == {"T1": "a", "T2": "a"}
+    changed = package(('"it is never negative"', '"it is never below zero"'))
+    second = run(changed, out=tmp_path / "out", resume=True)["provenance"]
+    assert {name: git["commit"][0] for name, git in second["kept_from"].items()} == {"T1": "a", "T3": "b", "T4": "b"}
+    assert "kept_from" not in run(changed, out=tmp_path / "out", force=True)["provenance"]
 
 
 def test_resume_measures_again_when_the_figure_is_gone(package, tmp_path, ran):

@@ -33,6 +33,8 @@ class Runner:
         self.old: dict[str, Any] = {}
         self.memory: dict[str, Any] = {}
         self.measured = 0
+        self.git: dict[str, Any] | None = None
+        self.kept_from: dict[str, Any] = {}
 
     def open(self, *, resume: bool, force: bool) -> None:
         """Refuse a folder that holds something; read what an earlier run has left."""
@@ -83,8 +85,11 @@ class Runner:
             raise
         return old
 
-    def measure(self, claims: list[Claim], chosen: set[str], *, resume: bool) -> dict[str, dict[str, Any]]:
+    def measure(
+        self, claims: list[Claim], chosen: set[str], origin: dict[str, Any], *, resume: bool
+    ) -> dict[str, dict[str, Any]]:
         """Return the entries of all claims that are measured now or still valid."""
+        self.git = origin["git"]
         entries: dict[str, dict[str, Any]] = {}
         with cli.progress(f"{self.package} claims", total=len(chosen)) as bar:
             for found in claims:
@@ -106,6 +111,9 @@ class Runner:
         missing = [found.id for found in claims if found.id not in entries]
         origin["seconds"] = round(sum(entry["seconds"] for entry in ordered), 1)
         origin["fingerprints"] = {found.id: self._fingerprint(found) for found in claims if found.id in entries}
+        earlier = {name: git for name, git in self.kept_from.items() if git != self.git}
+        if earlier:
+            origin["kept_from"] = earlier
         if missing:
             origin["not_run"] = missing
         report = {
@@ -139,15 +147,20 @@ class Runner:
     def _kept(self, found: Claim) -> dict[str, Any] | None:
         """Return the entry of an earlier run if it was made by the same code and settings, and is complete."""
         fingerprint = self._fingerprint(found)
-        entry = None
+        entry = git = None
+        origin = self.old.get("provenance", {})
         if self._state(found.id).exists():
             state = read_json(self._state(found.id))
-            entry = state["entry"] if state["fingerprint"] == fingerprint else None
-        elif self.old.get("provenance", {}).get("fingerprints", {}).get(found.id) == fingerprint:
+            entry, git = (state["entry"], state.get("git")) if state["fingerprint"] == fingerprint else (None, None)
+        elif origin.get("fingerprints", {}).get(found.id) == fingerprint:
             entry = next((entry for entry in self.old["claims"] if entry["id"] == found.id), None)
+            git = origin.get("kept_from", {}).get(found.id, origin.get("git"))
         if entry is None or is_error(entry["measured"]):
             return None
-        return entry if not entry["figure"] or (self.out / entry["figure"]).exists() else None
+        if entry["figure"] and not (self.out / entry["figure"]).exists():
+            return None
+        self.kept_from[found.id] = git
+        return entry
 
     def _measure_one(self, found: Claim) -> dict[str, Any]:
         seeds = self._seeds(found)
@@ -172,7 +185,8 @@ class Runner:
         }
         self.measured += 1
         make_state(self.out)
-        write_json(self._state(found.id), {"fingerprint": self._fingerprint(found), "entry": entry})
+        state = {"fingerprint": self._fingerprint(found), "git": self.git, "entry": entry}
+        write_json(self._state(found.id), state)
         return entry
 
 

@@ -104,7 +104,7 @@ def run(
         if force:
             runner.forget(chosen)
         origin = provenance(name, seed=seeds, ignore=out)
-        entries = runner.measure(claims, chosen, resume=resume)
+        entries = runner.measure(claims, chosen, origin, resume=resume)
         return runner.finish(claims, entries, origin)
 
 
