@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
@@ -17,6 +18,7 @@ Messages = str | Sequence[Message]
 TRANSIENT = frozenset({"rate_limit", "unavailable", "timeout", "malformed", "skipped"})
 """Kinds of failure that may succeed when the same request is asked again later."""
 
+_OPENING = re.compile(r"[\[{]+")
 _RESERVED = frozenset({"n", "stream", "stream_options", "model", "messages", "sample"})
 
 
@@ -178,13 +180,15 @@ class Reply:
             return loads(answer)
         except ValueError:
             pass
-        decoder = json.JSONDecoder()
-        for start, character in enumerate(answer):
-            if character in "{[":
-                try:
-                    return decoder.raw_decode(answer, start)[0]
-                except (ValueError, RecursionError):
-                    continue  # a brace in prose, or endless brackets; the object may come later
+        decoder, opening = json.JSONDecoder(), _OPENING.search(answer)
+        while opening:
+            try:
+                return decoder.raw_decode(answer, opening.start())[0]
+            except ValueError:  # a brace in prose; the object may come later
+                start = opening.start() + 1
+            except RecursionError:  # a model that went on and on with brackets
+                start = opening.end()
+            opening = _OPENING.search(answer, start)
         raise ValueError(f"no JSON in the answer of {self.model or 'the model'}: {answer[:120]!r}")
 
     def as_message(self) -> dict[str, Any]:
