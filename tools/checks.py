@@ -80,6 +80,15 @@ def papers_stand_alone(root: Path) -> Iterator[str]:
                 yield f"{paper.name}: pyproject.toml requires another paper, {requirement}"
 
 
+def dependencies_have_lower_bounds(root: Path) -> Iterator[str]:
+    """Without a lower bound, an installer may take a version that never worked; papers-shared is of this checkout."""
+    for paper in papers(root):
+        for requirement in paper.requirements:
+            bounded = re.search(r"(>=|~=|==|>)\s*\d", requirement.partition(";")[0])
+            if not bounded and not requirement.startswith("papers-shared"):
+                yield f"{paper.name}: pyproject.toml requires {requirement} without a lower bound"
+
+
 def shared_is_light(root: Path) -> Iterator[str]:
     """Importing papers_shared must not even look for torch or jax."""
     run = subprocess.run([sys.executable, "-c", _IMPORT_SHARED], capture_output=True, text=True, check=False)
@@ -195,6 +204,7 @@ def wheels_are_small(wheels: list[Path]) -> Iterator[str]:
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     scripts_are_unique,
     papers_stand_alone,
+    dependencies_have_lower_bounds,
     shared_is_light,
     packages_are_complete,
     results_carry_provenance,

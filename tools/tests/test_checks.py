@@ -80,6 +80,11 @@ def require_paper(root):
     return "alpha: pyproject.toml requires another paper, beta[extra]>=0.1"
 
 
+def no_lower_bound(root):
+    edit(root / "packages/alpha/pyproject.toml", '"pytest>=9"', """"pytest; python_version >= '3.11'\"""")
+    return "alpha: pyproject.toml requires pytest; python_version >= '3.11' without a lower bound"
+
+
 def no_commit(root):
     path = root / "packages/alpha/results/small/claims.json"
     document = json.loads(path.read_text())
@@ -171,9 +176,9 @@ def no_provenance_page(root):
 
 @pytest.mark.parametrize(
     "damage",
-    [break_scripts, drop_verb, import_paper, import_paper_in_a_test, require_paper, drop_file, drop_benchmarks,
-     drop_section, drop_picture, no_picture, no_claims_table, no_title, drop_provenance, no_commit, half_a_result,
-     lose_a_figure, forge_table, stale_top, unexplained_asset, no_provenance_page],
+    [break_scripts, drop_verb, import_paper, import_paper_in_a_test, require_paper, no_lower_bound, drop_file,
+     drop_benchmarks, drop_section, drop_picture, no_picture, no_claims_table, no_title, drop_provenance, no_commit,
+     half_a_result, lose_a_figure, forge_table, stale_top, unexplained_asset, no_provenance_page],
 )  # fmt: skip
 def test_each_fault_is_found(root, damage, monkeypatch):
     here = tuple(check for check in checks.CHECKS if check is not checks.shared_is_light)  # slow, and tested below
