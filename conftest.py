@@ -6,6 +6,8 @@ import ipaddress
 import os
 import shutil
 import socket
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -41,17 +43,22 @@ def _is_local(address: object) -> bool:
         return False
 
 
-@pytest.fixture(autouse=True)
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tests reach this machine only, so that none depends on a remote thing by accident."""
-    connect = socket.socket.connect
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """Let tests and their fixtures reach this machine only, so that none depends on a remote thing by accident."""
 
-    def local_connect(self: socket.socket, address: object) -> None:
-        if not _is_local(address):
-            raise OSError(f"tests reach no network, but something connects to {address}")
-        connect(self, address)  # ty: ignore[invalid-argument-type]
+    def local(call: Callable[..., Any]) -> Callable[..., Any]:
+        def connect(self: socket.socket, address: object) -> Any:
+            if not _is_local(address):
+                raise OSError(f"tests reach no network, but something connects to {address}")
+            return call(self, address)
 
-    monkeypatch.setattr(socket.socket, "connect", local_connect)
+        return connect
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("connect", "connect_ex"):
+            patched.setattr(socket.socket, name, local(getattr(socket.socket, name)))
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

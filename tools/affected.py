@@ -1,8 +1,10 @@
 """Which papers does a change affect? CI tests only those.
 
-A paper is affected by a change to its own folder, to ``shared/``, to a file that all sessions read (root files,
-``tools/``, ``.github/``, ``.ci/``), or to a locked version anywhere in its dependency closure. Prose at the root
-(``*.md``, ``LICENSE``, ``CITATION.cff``) affects none.
+A paper is affected by a change to its own folder, to what ``shared/`` installs, to a file that all sessions read
+(root files, ``tools/``, ``.github/``, ``.ci/``), or to a locked version anywhere in its dependency closure. Prose at
+the root (``*.md``, ``LICENSE``, ``CITATION.cff``) and the tests of ``shared/`` and ``tools/`` affect none: the
+sessions ``lint``, ``workspace`` and ``test-shared`` always run. A moved file affects the paper it leaves and the one
+it comes to.
 
 ``python tools/affected.py BASE`` prints the affected papers as a JSON list for a GitHub Actions matrix.
 """
@@ -19,6 +21,7 @@ from typing import Any
 from papers import papers
 
 PROSE = (".md", ".cff")
+OWN_TESTS = ("shared/tests/", "tools/tests/")
 
 
 def closure(lock: dict[str, Any], name: str) -> set[tuple[str, str, str]]:
@@ -67,27 +70,30 @@ def affected(
             hit.add(rest.partition("/")[0])
         elif path == "uv.lock":
             hit |= {n for n in names if closure(old_lock, n) != closure(new_lock, n)}
-        elif not rest and (path.endswith(PROSE) or path in {"LICENSE", ".gitignore"}):
+        elif path.startswith(OWN_TESTS) or (not rest and (path.endswith(PROSE) or path in {"LICENSE", ".gitignore"})):
             continue
         else:
             return names
     return [n for n in names if n in hit]
 
 
-def git(*arguments: str) -> str:
-    """Standard output of a git command; empty when git refuses (a base without that file)."""
-    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout
+def git(*arguments: str) -> str | None:
+    """Standard output of a git command, or None where git refuses, as for a commit that it does not have."""
+    done = subprocess.run(["git", *arguments], capture_output=True, check=False)
+    return done.stdout.decode(errors="surrogateescape") if done.returncode == 0 else None
 
 
 def main(base: str) -> None:
-    """Print the papers that ``BASE...HEAD`` affects; all of them when the base is unknown."""
+    """Print the papers that the change from where ``HEAD`` left ``BASE`` affects; all where that is unknown."""
     names = [paper.name for paper in papers()]
-    if not git("rev-parse", "--verify", "--quiet", f"{base}^{{commit}}"):
+    fork = (git("merge-base", base, "HEAD") or "").strip()
+    # Without -z git quotes names that are not ASCII; with renames it would not name the place that a file has left.
+    changed = git("diff", "--name-only", "--no-renames", "-z", fork, "HEAD") if fork else None
+    if changed is None:
         print(json.dumps(names))
         return
-    changed = git("diff", "--name-only", f"{base}...HEAD").split()
-    old, new = (tomllib.loads(git("show", f"{revision}:uv.lock")) for revision in (base, "HEAD"))
-    print(json.dumps(affected(changed, names, old, new)))
+    old, new = (tomllib.loads(git("show", f"{revision}:uv.lock") or "") for revision in (fork, "HEAD"))
+    print(json.dumps(affected(filter(None, changed.split("\0")), names, old, new)))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ FILES = (
     "tests/test_claims_smoke.py",
     "results/small/claims.json",
 )
-PROVENANCE = ("git", "command", "platform", "libraries")
+PROVENANCE = ("version", "git", "command", "seed", "platform", "libraries")
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -67,13 +67,26 @@ def scripts_are_unique(root: Path) -> Iterator[str]:
 
 
 def papers_stand_alone(root: Path) -> Iterator[str]:
-    """No paper imports another: each is installed alone."""
+    """No paper imports or requires another, in its tests neither: each is installed alone."""
     names = {paper.name for paper in papers(root)}
     for paper in papers(root):
-        for path in sorted(paper.source.rglob("*.py")):
+        others = names - {paper.name}
+        for path in sorted(paper.folder.rglob("*.py")):
             for line, module in imports(path):
-                if module in names - {paper.name}:
+                if module in others:
                     yield f"{path.relative_to(root)}:{line}: imports another paper, {module}"
+        for requirement in paper.requirements:
+            if re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower() in others:
+                yield f"{paper.name}: pyproject.toml requires another paper, {requirement}"
+
+
+def dependencies_have_lower_bounds(root: Path) -> Iterator[str]:
+    """Without a lower bound, an installer may take a version that never worked; papers-shared is of this checkout."""
+    for paper in papers(root):
+        for requirement in paper.requirements:
+            bounded = re.search(r"(>=|~=|==|>)\s*\d", requirement.partition(";")[0])
+            if not bounded and not requirement.startswith("papers-shared"):
+                yield f"{paper.name}: pyproject.toml requires {requirement} without a lower bound"
 
 
 def shared_is_light(root: Path) -> Iterator[str]:
@@ -145,6 +158,8 @@ def results_carry_provenance(root: Path) -> Iterator[str]:
             lacking = [key for key in PROVENANCE if key not in given]
             if lacking:
                 yield f"{place}: provenance lacks {', '.join(lacking)}"
+            elif not (given["git"] or {}).get("commit"):
+                yield f"{place}: provenance names no commit"
             for claim in document.get("claims", []) if isinstance(document, dict) else []:
                 figure = claim.get("figure")
                 if figure and not (path.parent / figure).exists():
@@ -169,7 +184,12 @@ def assets_carry_provenance(root: Path) -> Iterator[str]:
 
 def readmes_are_fresh(root: Path) -> Iterator[str]:
     """The generated tables say what the results say."""
-    for path in stale(root):
+    try:
+        found = stale(root)
+    except (ValueError, KeyError) as error:
+        yield f"README.md: no table can be made of the results: {error!r}"
+        return
+    for path in found:
         yield f"{path.relative_to(root)}: generated tables are stale; run: uv run nox -s readme"
 
 
@@ -184,6 +204,7 @@ def wheels_are_small(wheels: list[Path]) -> Iterator[str]:
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
     scripts_are_unique,
     papers_stand_alone,
+    dependencies_have_lower_bounds,
     shared_is_light,
     packages_are_complete,
     results_carry_provenance,

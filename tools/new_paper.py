@@ -14,7 +14,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from papers import ROOT, papers
 
@@ -33,6 +35,10 @@ def check_names(name: str, verb: str, root: Path) -> None:
     for kind, word in (("package name", name), ("verb", verb)):
         if not re.fullmatch(r"[a-z][a-z0-9]*", word) or keyword.iskeyword(word):
             raise ValueError(f"{kind} {word!r}: want lower-case letters and digits, a valid Python name")
+    locked = {package["name"] for package in _lock(root).get("package", [])}
+    taken = sys.stdlib_module_names | {n.replace("-", "_") for n in locked} | {"papers_shared", "conftest"}
+    if name in taken:
+        raise ValueError(f"{name!r} is the name of a module of Python or of a package in uv.lock")
     if verb == name:
         raise ValueError(f"the verb must differ from the package's name, {name!r}")
     if (root / "packages" / name).exists():
@@ -40,6 +46,11 @@ def check_names(name: str, verb: str, root: Path) -> None:
     for paper in papers(root):
         if {name, verb} & paper.scripts.keys():
             raise ValueError(f"{paper.name} already installs a console script '{name}' or '{verb}'")
+
+
+def _lock(root: Path) -> dict[str, Any]:
+    path = root / "uv.lock"
+    return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
 def write_skeleton(name: str, verb: str, root: Path = ROOT) -> Path:
@@ -64,7 +75,7 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    place = str(folder.relative_to(ROOT))
+    place, lock = str(folder.relative_to(ROOT)), (ROOT / "uv.lock").read_text()
     commands = (
         # The new name may sort elsewhere among the imports than the template's did.
         ["ruff", "check", "--quiet", "--fix", place],
@@ -73,11 +84,15 @@ def main(arguments: list[str]) -> int:
         ["nox", "-s", f"claims-{name}"],
         ["nox", "-s", "readme"],
     )
-    for command in commands:
-        if subprocess.run(command, cwd=ROOT, check=False).returncode:
-            shutil.rmtree(folder)
-            print(f"error: '{' '.join(command)}' failed; packages/{name} was removed again", file=sys.stderr)
-            return 1
+    try:
+        for command in commands:
+            subprocess.run(command, cwd=ROOT, check=True)
+    except (subprocess.CalledProcessError, KeyboardInterrupt) as error:
+        shutil.rmtree(folder)
+        (ROOT / "uv.lock").write_text(lock)
+        what = "interrupted" if isinstance(error, KeyboardInterrupt) else f"'{' '.join(error.cmd)}' failed"
+        print(f"error: {what}; packages/{name} was removed again", file=sys.stderr)
+        return 1
     print(f"packages/{name} stands; now read CONTRIBUTING.md, 'From skeleton to paper'")
     return 0
 

@@ -1,7 +1,7 @@
 """The papers of this workspace, found by looking into ``packages/``; nothing lists them by hand.
 
-Run as a script, it answers the questions that shell code has: ``python tools/papers.py debian`` prints the
-Debian packages that tests need, ``python tools/papers.py names`` the papers.
+Run as a script, it answers the questions that shell code has: ``python tools/papers.py debian [PAPER ...]`` prints
+the Debian packages that the tests of these papers need, or of all; ``python tools/papers.py names`` the papers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ class Paper:
     @cached_property
     def pyproject(self) -> dict[str, Any]:
         """The parsed ``pyproject.toml``."""
-        return tomllib.loads((self.folder / "pyproject.toml").read_text())
+        path = self.folder / "pyproject.toml"
+        try:
+            return tomllib.loads(path.read_text())
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     @property
     def project(self) -> dict[str, Any]:
@@ -62,6 +66,13 @@ class Paper:
         """Where the small-scale claims and benchmarks leave their results."""
         return self.folder / "results" / "small"
 
+    @property
+    def requirements(self) -> list[str]:
+        """Every requirement it declares: dependencies, extras and groups, as written."""
+        written = [self.project.get("dependencies", []), *self.project.get("optional-dependencies", {}).values()]
+        written += self.pyproject.get("dependency-groups", {}).values()
+        return [line for lines in written for line in lines if isinstance(line, str)]
+
     def has_group(self, group: str) -> bool:
         """Whether the package declares this dependency group."""
         return group in self.pyproject.get("dependency-groups", {})
@@ -72,11 +83,12 @@ def papers(root: Path = ROOT) -> list[Paper]:
     return [Paper(p.parent) for p in sorted((root / "packages").glob("*/pyproject.toml"))]
 
 
-def debian_packages(root: Path = ROOT) -> list[str]:
-    """Debian packages that some paper's tests drive, each once."""
-    return sorted({tool for paper in papers(root) for tool in paper.about.get("debian", [])})
+def debian_packages(*names: str, root: Path = ROOT) -> list[str]:
+    """Debian packages that the tests of these papers drive, or of all papers, each once."""
+    chosen = [paper for paper in papers(root) if not names or paper.name in names]
+    return sorted({tool for paper in chosen for tool in paper.about.get("debian", [])})
 
 
 if __name__ == "__main__":
     answers = {"debian": debian_packages, "names": lambda: [paper.name for paper in papers()]}
-    print("\n".join(answers[sys.argv[1]]()))
+    print("\n".join(answers[sys.argv[1]](*sys.argv[2:])))

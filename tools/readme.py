@@ -29,8 +29,8 @@ def score(paper: Paper) -> str:
     if not path.exists():
         return "not run yet"
     holds = [claim["holds"] for claim in json.loads(path.read_text())["claims"]]
-    parts = [f"{sum(h is True for h in holds)} hold", f"{sum(h is False for h in holds)} do not"]
-    reported = sum(h is None for h in holds)
+    held, failed, reported = holds.count(True), holds.count(False), holds.count(None)
+    parts = [f"{held} {'holds' if held == 1 else 'hold'}", f"{failed} {'does' if failed == 1 else 'do'} not"]
     return ", ".join(parts + ([f"{reported} reported"] if reported else []))
 
 

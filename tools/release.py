@@ -9,7 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from papers import ROOT
+from papers import ROOT, papers
 
 
 def package_of(tag: str, root: Path = ROOT) -> str:
@@ -20,11 +20,11 @@ def package_of(tag: str, root: Path = ROOT) -> str:
     ValueError
         When the tag is not ``<package>-v<version>``, or the version is not the one in ``pyproject.toml``.
     """
-    name, separator, version = tag.rpartition("-v")
-    folder = root / "shared" if name == "papers-shared" else root / "packages" / name
-    if not separator or not name or not (folder / "pyproject.toml").exists():
+    name, _, version = tag.rpartition("-v")
+    folders = {paper.name: paper.folder for paper in papers(root)} | {"papers-shared": root / "shared"}
+    if name not in folders:
         raise ValueError(f"tag {tag!r} names no package; want <package>-v<version>")
-    declared = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["version"]
+    declared = tomllib.loads((folders[name] / "pyproject.toml").read_text())["project"]["version"]
     if declared != version:
         raise ValueError(f"tag {tag!r} says {version}, {name}'s pyproject.toml says {declared}")
     return name

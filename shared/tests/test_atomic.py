@@ -234,3 +234,35 @@ def test_one_file_s_sweep_spares_another_s_temporary(tmp_path):
     other.write_text("")
     write_text(tmp_path / "a.txt", "x")
     assert other.exists()
+
+
+@pytest.mark.parametrize(
+    "name", [b"caf\xe9 latin.txt", "größe 1.txt".encode(), b"-dash.txt", b"a\nb.txt", b"\xff" * 200]
+)
+def test_any_name_that_the_file_system_takes_can_be_written(tmp_path, name):
+    path = tmp_path / os.fsdecode(name)
+    try:
+        path.write_text("old")
+    except OSError:
+        pytest.skip("not a name here")
+    assert write_text(path, "new").read_text() == "new"
+    assert litter(tmp_path) == []
+
+
+def test_a_file_larger_than_the_system_allows_leaves_the_old_one(tmp_path):
+    """A real limit of the system, in a process of its own: the kernel refuses in the middle of the write."""
+    path = write_text(tmp_path / "a.bin", "old")
+    code = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+from papers_shared.artifacts import write_bytes
+from papers_shared.errors import InputError
+try:
+    write_bytes(sys.argv[1], b"x" * 1_000_000)
+except InputError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("a.bin: file too large; choose another disk\n")
+    assert path.read_text() == "old"
+    assert litter(tmp_path) == []

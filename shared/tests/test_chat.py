@@ -31,7 +31,14 @@ from papers_shared.chat import (
     open_chat,
     openai_chat,
 )
-from papers_shared.chat.answers import Answer, parse_reply, raw_from_reply
+from papers_shared.chat.answers import (
+    Answer,
+    MalformedAnswer,
+    StreamedAnswer,
+    answer_parts,
+    parse_reply,
+    raw_from_reply,
+)
 from papers_shared.chat.messages import request_key
 
 plain = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(-1e9, 1e9) | st.text(max_size=4)
@@ -130,13 +137,14 @@ def test_reply_survives_the_way_through_the_wire_format(reply):
         ('<think>{"a": 0}</think> {"a": 2}', {"a": 2}),
         ("I use {braces} and then [1, 2]", [1, 2]),
         ('{"a": "}"} {"b": 1}', {"a": "}"}),
+        ("[" * 3000 + ' and then {"a": 3}', {"a": 3}),
     ],
 )
 def test_json_is_found_in_the_answer(text, value):
     assert Reply(text).json() == value
 
 
-@pytest.mark.parametrize("text", ["no", '{"a": ', "", "<think>[1]</think>"])
+@pytest.mark.parametrize("text", ["no", '{"a": ', "", "<think>[1]</think>", "[" * 3000])
 def test_json_that_is_not_there_is_an_error(text):
     with pytest.raises(ValueError, match="no JSON in the answer"):
         Reply(text).json()
@@ -316,6 +324,38 @@ def test_cache_holds_no_messages(tmp_path):
     (file,) = tmp_path.rglob("*.json")
     assert "confidential" not in file.read_text()
     assert json.loads(file.read_text())["options"] == {"temperature": 0}
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_cache_that_finds_no_room_stops_the_asking(tmp_path, monkeypatch, concurrency):
+    def full(path, *_):
+        raise InputError(f"cannot write {path}: no space left on device")
+
+    asked = []
+    model = function_chat(lambda r: asked.append(r) or "x", cache=tmp_path / "größe 1", concurrency=concurrency)
+    monkeypatch.setattr("papers_shared.chat.cache.write_text", full)
+    with pytest.raises(InputError, match="no space left on device"):
+        model.chat_many([str(number) for number in range(100)])
+    assert len(asked) <= 2 * concurrency
+
+
+def test_probability_zero_survives_strict_json(tmp_path):
+    """JSON has no -Infinity: null is what servers send for it, and what the cache keeps."""
+    never = TokenLogprob("a", float("-inf"), {"a": float("-inf")})
+    model = function_chat(lambda request: Reply("a", logprobs=(never,)), cache=tmp_path)
+    assert [model.chat("q").logprobs for _ in range(2)] == [(never,), (never,)]
+    assert model.usage.cache_hits == 1
+
+
+def test_pieces_of_tool_calls_find_together_however_they_are_numbered():
+    answer = StreamedAnswer()
+    for index, piece in (("0", '{"a"'), (0, ": 1}"), (1, "{}")):
+        call = {"index": index, "id": "c", "function": {"name": "f", "arguments": piece}}
+        answer.add({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
+    calls = parse_reply(Answer(answer_parts(answer.completion()))).tool_calls
+    assert [call.arguments for call in calls] == [{"a": 1}, {}]
+    with pytest.raises(MalformedAnswer):
+        answer.add({"choices": [{"delta": {"tool_calls": [{"index": "first"}]}}]})
 
 
 def test_cache_folder_that_cannot_be_is_an_input_error(tmp_path):

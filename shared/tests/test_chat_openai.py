@@ -41,6 +41,8 @@ TRANSIENT = {
     "null": Fault.body_is("null"),
     "no message": Fault.body_is('{"choices": [{"text": "a"}]}'),
     "content of a wrong type": Fault.body_is('{"choices": [{"message": {"content": 3}}]}'),
+    "endless brackets": Fault.body_is("[" * 100_000),
+    "a count beyond all bounds": Fault.body_is('{"choices": [{"message": {}}], "usage": {"prompt_tokens": 1e999}}'),
     "error inside 200": Fault.body_is('{"error": {"message": "upstream", "code": 502}}'),
     "cut": Fault.cut(),
     "drop": Fault.drop(),

@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from papers_shared import InputError, claims, cli
+from papers_shared import InputError, _claim, _provenance, claims, cli
 from papers_shared.claims import Claim, Context, claim, collect, render_table, run, summary
 from papers_shared.metrics import Interval
 
@@ -219,6 +219,22 @@ def test_resume_measures_again_with_other_seeds_or_another_version(package, tmp_
     assert report["version"] == "9.9"
 
 
+def test_a_kept_claim_says_which_commit_measured_it(package, tmp_path, monkeypatch):
+    """Whether it was kept from finished results, once or twice over, or from a run that was killed."""
+    commits = iter([{"commit": letter * 40, "dirty": False} for letter in "abcd"])
+    monkeypatch.setattr(_provenance, "_git", lambda *_: next(commits))
+    stopped = package(('log("T3")', 'log("T3"); raise KeyboardInterrupt'))
+    with pytest.raises(KeyboardInterrupt):
+        run(stopped, out=tmp_path / "out")
+    first = run(package(), out=tmp_path / "out", resume=True)["provenance"]
+    assert first["git"]["commit"] == "b" * 40
+    assert {name: git["commit"][0] for name, git in first["kept_from"].items()} == {"T1": "a", "T2": "a"}
+    changed = package(('"it is never negative"', '"it is never below zero"'))
+    second = run(changed, out=tmp_path / "out", resume=True)["provenance"]
+    assert {name: git["commit"][0] for name, git in second["kept_from"].items()} == {"T1": "a", "T3": "b", "T4": "b"}
+    assert "kept_from" not in run(changed, out=tmp_path / "out", force=True)["provenance"]
+
+
 def test_resume_measures_again_when_the_figure_is_gone(package, tmp_path, ran):
     run(package(), out=tmp_path / "out")
     (tmp_path / "out" / "first.png").unlink()
@@ -256,6 +272,9 @@ def test_a_run_killed_in_the_middle_goes_on_where_it_was(package, tmp_path, ran,
     environment = {**os.environ, "CLAIMS_WAIT": "1", "PYTHONPATH": str(tmp_path / "src")}
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
     assert process.stdout.readline() == b"waiting\n"
+    for options in ({"resume": True}, {"force": True}):
+        with pytest.raises(InputError, match="another process is measuring claims in"):
+            run(package(), out=tmp_path / "out", **options)
     process.kill()
     process.wait()
     process.stdout.close()
@@ -265,6 +284,63 @@ def test_a_run_killed_in_the_middle_goes_on_where_it_was(package, tmp_path, ran,
     assert ran() == ["T2", "T3", "T4"]
     assert [entry["id"] for entry in report["claims"]] == ALL
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["claims.json", "first.png"]
+
+
+@pytest.mark.parametrize("settings", [{"seeds": [5, 6]}, {"scale": "smoke"}])
+def test_a_killed_run_resumed_with_other_settings_mixes_nothing(package, tmp_path, ran, settings):
+    """Nothing that the first run kept, shared work included, gets into results of other seeds or another scale."""
+    changed = package(('log("T3")', 'log("T3"); raise KeyboardInterrupt'))
+    with pytest.raises(KeyboardInterrupt):
+        run(changed, out=tmp_path / "out")
+    assert ran() == ["T1", "slow", "T2", "T3"]
+    report = run(package(), out=tmp_path / "out", resume=True, **settings)
+    assert [line for line in ran() if line != "slow"] == ALL
+    fresh = run(package(), out=tmp_path / "fresh", **settings)
+    assert [e["measured"] for e in report["claims"]] == [e["measured"] for e in fresh["claims"]]
+    assert [e["seeds"] for e in report["claims"]] == [e["seeds"] for e in fresh["claims"]]
+    assert (report["scale"], report["provenance"]["seed"]) == (fresh["scale"], fresh["provenance"]["seed"])
+
+
+def test_a_verdict_of_nan_is_an_error_and_a_measured_nan_is_shown(package, tmp_path):
+    nan = package(('"holds": np.bool_(False)', '"holds": float("nan")'), ("-0.5}", 'float("nan")}'))
+    entries = {entry["id"]: entry for entry in run(nan, out=tmp_path / "a")["claims"]}
+    assert "must say whether it does" in entries["T2"]["measured"]["error"]
+    assert entries["T2"]["holds"] is False
+    compared = package(('"holds": np.bool_(False)', '"holds": float("nan") > 0'), ("-0.5}", 'float("nan")}'))
+    entries = {entry["id"]: entry for entry in run(compared, out=tmp_path / "b")["claims"]}
+    assert (entries["T2"]["measured"], entries["T2"]["holds"]) == ({"smallest": None}, False)
+    assert "| T2 | it is never negative | always | smallest - | **not held** |" in render_table(
+        tmp_path / "b/claims.json"
+    )
+
+
+def test_a_claim_that_exits_is_reported_like_one_that_raises(package, tmp_path, ran):
+    report = run(package(('log("T2")', 'log("T2"); sys.exit(0)')), out=tmp_path / "out")
+    assert ran() == ["T1", "slow", "T2", "T3", "slow", "T4"]
+    assert report["claims"][1]["measured"] == {"error": "SystemExit: 0"}
+    assert report["claims"][1]["holds"] is False
+
+
+def test_shared_work_that_can_no_longer_be_read_is_done_again(package, tmp_path, ran):
+    changed = package(('log("T2")', 'log("T2"); raise KeyboardInterrupt'))
+    with pytest.raises(KeyboardInterrupt):
+        run(changed, out=tmp_path / "out")
+    ran()
+    (kept,) = (tmp_path / "out" / ".partial" / "cache").iterdir()
+    kept.write_bytes(b"cgone.module\nGone\n.")  # the pickle of a class that is not there any more
+    report = run(package(), out=tmp_path / "out", resume=True)
+    assert ran() == ["T2", "T3", "slow", "T4"]
+    assert summary(report) == "2 held, 1 not held (T2), 1 report only"
+
+
+def test_shared_work_that_finds_no_room_is_used_but_not_kept(tmp_path, monkeypatch, caplog):
+    def full(path, *_):
+        raise InputError(f"cannot write {path}: no space left on device")
+
+    monkeypatch.setattr(_claim, "write_bytes", full)
+    context = Context("smoke", (0,), tmp_path, label="C1")
+    assert context.cache("power", pow, 2, 10) == 1024
+    assert "is not kept for --resume" in caplog.text
 
 
 def test_ctrl_c_stops_at_once_and_keeps_what_is_done(package, tmp_path, ran):
@@ -423,6 +499,8 @@ def test_an_error_fails_also_without_strict(package, capsys, monkeypatch):
         (["--scale", "huge"], "--scale huge"),
         (["--scale", "smoke"], "choose small or paper"),
         (["--seeds", "x"], "seeds"),
+        (["--only", "T9"], "no claim T9; choose among T1, T2, T3, T4"),
+        (["--only", " , "], "no claim; choose among T1, T2, T3, T4"),
     ],
 )
 def test_wrong_options_are_one_line(package, capsys, arguments, says):

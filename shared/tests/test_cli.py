@@ -17,7 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from papers_shared import InputError, _progress, cli
+from papers_shared import InputError, _manners, _progress, cli
 from papers_shared._provenance import package_version
 
 app = cli.paper_app("papers_shared", help="A paper.")
@@ -249,11 +249,13 @@ def test_a_verb_that_does_not_exist_is_a_mistake_of_the_package():
 
 SCRIPT = """
 import signal, sys, time, warnings
-from papers_shared.cli import paper_app, verb
+from papers_shared.cli import paper_app, table, verb
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background ignores it
 app = paper_app("papers_shared")
 @app.command()
-def go(lines: int = 1, wait: bool = False, warn: bool = False, resume: bool = False):
+def go(name: str = "", lines: int = 1, wait: bool = False, warn: bool = False, resume: bool = False):
+    if name:
+        table([{"name": name}])
     if warn:
         warnings.warn("the mask was resized")
         warnings.warn("old", DeprecationWarning)
@@ -292,6 +294,36 @@ def test_ctrl_c_from_the_keyboard():
     assert "Traceback" not in err
 
 
+def test_the_command_that_goes_on_keeps_what_is_no_option_last():
+    context = typer.Context(typer.main.get_command(app).commands["edit"])
+    again = _manners._how_to_resume(context, "edit", ["--force", "--", "--odd name.png"])
+    assert again.endswith("Continue with: edit --resume -- '--odd name.png'")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("lines", ["1", "200000"])
+def test_a_full_disk_under_stdout_is_one_line(lines):
+    with Path("/dev/full").open("w") as full:
+        process = shell("--lines", lines, stdout=full)
+    _, err = process.communicate()
+    assert err == "error: cannot write the output: no space left on device; free some space\n"
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding", "shown"),
+    [("größe", "ascii", "gr??e"), ("größe", "latin-1", "größe"), ("\udce9", "utf-8", "?")],
+)
+def test_what_the_terminal_cannot_show_is_no_reason_to_fail(name, encoding, shown):
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    command = [sys.executable, "-c", SCRIPT, "--name", name.encode(errors="surrogateescape")]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    head, rule, row, *_ = (line.strip() for line in done.stdout.decode(encoding).splitlines())
+    assert (head, row) == ("name", shown)
+    assert set(rule) == {"─" if encoding == "utf-8" else "-"}
+
+
 def test_another_broken_pipe_is_a_bug():
     app2 = cli.paper_app("papers_shared", claims=False)
 
@@ -310,9 +342,15 @@ def test_seeds(text, seeds):
     assert cli.parse_seeds(text) == seeds
 
 
-@pytest.mark.parametrize("text", ["", "0", "x", "-1", "1,-2", "4..1", "1..2..3", "1.5"])
+@pytest.mark.parametrize("text", ["", "0", "x", "-1", "1,-2", "4..1", "1..2..3", "1.5", "-2..3"])
 def test_what_are_not_seeds(text):
     with pytest.raises(InputError, match="not seeds"):
+        cli.parse_seeds(text)
+
+
+@pytest.mark.parametrize("text", ["20261206", "0..99999", "1" + "0" * 40])
+def test_a_seed_given_as_a_number_of_seeds_is_noticed(text):
+    with pytest.raises(InputError, match="a number is a count"):
         cli.parse_seeds(text)
 
 

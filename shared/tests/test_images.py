@@ -318,3 +318,27 @@ def test_a_colour_mode_that_pillow_cannot_convert_is_named(monkeypatch):
     monkeypatch.setattr(Image.Image, "convert", fail)
     with pytest.raises(InputError, match="cannot convert colour mode LAB to RGB"):
         open_image(image)
+
+
+@pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "HSV", "RGBX", "RGBa", "PA", "LA", "I", "F", "I;16", "1"])
+@pytest.mark.parametrize("suffix", ["png", "jpg", "webp", "tif", "bmp", "gif"])
+def test_any_mode_can_be_saved_in_any_format(tmp_path, mode, suffix):
+    """A format that cannot hold the mode gets the 8-bit picture that `open_image` makes of it."""
+    ramp = np.arange(64, dtype=np.uint8).reshape(8, 8) * 4
+    if mode in ("I", "I;16"):
+        picture = Image.fromarray(ramp.astype(np.uint16) * 257 if mode == "I;16" else ramp.astype(np.int32) * 257)
+    elif mode == "F":
+        picture = Image.fromarray(ramp.astype(np.float32) / 255)
+    else:
+        source = Image.fromarray(ramp).convert("RGBA" if mode == "RGBa" else "P" if mode == "PA" else "RGB")
+        picture = source.convert(mode) if mode != "LA" else source.convert("L").convert("LA")
+    wanted = pixels(open_image(picture))
+    found = pixels(open_image(save_image(tmp_path / f"a.{suffix}", picture, quality=100)))
+    assert abs(found.astype(int) - wanted).max() <= {"jpg": 4, "webp": 16, "gif": 16}.get(suffix, 1)
+
+
+def test_deep_grey_stays_deep_where_the_format_allows(tmp_path):
+    deep = Image.fromarray(np.array([[0, 1000, 65535]], dtype=np.uint16))
+    for suffix in ("png", "tif"):
+        with Image.open(save_image(tmp_path / f"a.{suffix}", deep)) as again:
+            assert np.asarray(again).tolist() == [[0, 1000, 65535]]

@@ -5,8 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import scipy.stats
+from beartype import beartype
 from hypothesis import given
 from hypothesis import strategies as st
+from jaxtyping import TypeCheckError, jaxtyped
 from sklearn.metrics import roc_auc_score
 
 from papers_shared.metrics import (
@@ -236,6 +238,27 @@ def test_auarc_by_hand():
     assert auarc([True, False], [1, 1]) == pytest.approx(0.5)
     assert auarc([1, 0, 1], [0.0, 0.0, 0.0]) == pytest.approx(2 / 3)
     assert aurc([0.2, 0.8], [2, 1]) == pytest.approx((0.2 + 0.5) / 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (bootstrap_interval, (SKEWED,)),
+        (bootstrap_interval, ([True, False, True],)),
+        (bootstrap_interval, ((SKEWED, SKEWED > 1), lambda x, chosen: float(x[chosen].sum()))),
+        (bootstrap_interval, ((np.ones((4, 2)), np.arange(4)), lambda x, y: float(x.sum()))),
+        (paired_bootstrap, (np.arange(3), [0.5, 0.5, 0.5])),
+        (bootstrap_counts, (4, 3)),
+        (risk_coverage, (np.array([0.2, 0.8]), [2, 1])),
+        (aurc, (np.array([False, True]), np.float32([0.1, 0.2]))),
+        (auarc, ([1, 0, 1], [0.1, 0.2, 0.3])),
+    ],
+)
+def test_the_shapes_in_the_signatures_are_true(function, arguments):
+    checked = jaxtyped(typechecker=beartype)(function)
+    np.testing.assert_equal(checked(*arguments), function(*arguments))
+    with pytest.raises(TypeCheckError):
+        checked(np.float64(1), *arguments[1:])
 
 
 def test_infinite_confidence_is_only_an_order():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from papers_shared import InputError
+from papers_shared import InputError, _rundir
 from papers_shared.artifacts import RunDir, read_jsonl
 
 CONFIG = {"lr": 0.1, "data": {"name": "digits", "n": 100}, "names": ["a"]}
@@ -115,6 +115,28 @@ def test_resume_with_other_settings_says_what_differs(tmp_path):
         assert said in str(caught.value)
     assert "names" not in str(caught.value)
     assert manifest(tmp_path / "r")["config"] == CONFIG
+
+
+@pytest.mark.parametrize("options", [{}, {"force": True}, {"resume": True}])
+def test_a_kill_while_the_first_manifest_is_written_leaves_a_fresh_folder(tmp_path, options):
+    (tmp_path / ".manifest.json.tmp-0123456789ab.json").write_text('{"format":')
+    with RunDir(tmp_path, **options) as run:
+        assert not run.resumed
+    assert [entry.name for entry in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_what_went_wrong_first_is_what_the_user_hears(tmp_path, monkeypatch, caplog):
+    def full(path, *_):
+        raise InputError(f"cannot write {path}: no space left on device")
+
+    def fill():
+        with RunDir(tmp_path / "r") as run:
+            monkeypatch.setattr(_rundir, "write_json", full)
+            raise InputError(f"cannot write {run / 'history.jsonl'}: no space left on device")
+
+    with pytest.raises(InputError, match=r"history\.jsonl"):
+        fill()
+    assert "manifest.json: no space left" in caplog.text
 
 
 def test_values_are_compared_as_json_keeps_them(tmp_path):

@@ -115,7 +115,12 @@ def test_half_a_surrogate_pair_is_kept_as_an_escape(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [(None, "cannot read"), ("{", r"a\.json:1:2: not JSON"), ('{\n "a": tru\n}', r"a\.json:2:7: not JSON")],
+    [
+        (None, "cannot read"),
+        ("[" * 100_000, r"a\.json: JSON nested too deeply"),
+        ("{", r"a\.json:1:2: not JSON"),
+        ('{\n "a": tru\n}', r"a\.json:2:7: not JSON"),
+    ],
 )
 def test_wrong_json_is_named_with_line_and_column(tmp_path, text, says):
     if text is not None:

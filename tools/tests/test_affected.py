@@ -1,6 +1,7 @@
 """The CI matrix: a change tests every paper it can break, and no other."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -44,6 +45,8 @@ NAMES = ["gamma", "alpha", "beta"]
         ([".github/workflows/ci.yml"], ["alpha", "beta", "gamma"]),
         (["README.md", "LICENSE", "CITATION.cff"], []),
         (["packages/removed/pyproject.toml"], []),
+        (["shared/tests/test_cli.py", "tools/tests/test_affected.py"], []),
+        (["shared/pyproject.toml"], ["alpha", "beta", "gamma"]),
     ],
 )
 def test_paths_select_papers(changed, expected):
@@ -74,25 +77,91 @@ def test_closure_goes_through_extras_groups_and_cycles():
     assert "pytest" in {name for name, _, _ in closure(lock(), "gamma")}
 
 
-def test_main_reads_the_change_from_git(tmp_path, monkeypatch, capsys):
-    def git(*arguments):
-        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
+@pytest.fixture
+def git(tmp_path, monkeypatch):
+    """A repository of two papers at the tag ``base``; returns git."""
 
+    def run(*arguments):
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.autocrlf=false"]
+        done = subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def commit():
+        run("add", "-A")
+        run("commit", "-qm", "change")
+        return run("rev-parse", "HEAD")
+
+    run.commit = commit
     for name in ("alpha", "beta"):
         folder = tmp_path / "packages" / name
         folder.mkdir(parents=True)
         (folder / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "one")
-    git("tag", "base")
-    (tmp_path / "packages" / "beta" / "x.py").write_text("")
-    git("add", ".")
-    git("commit", "-qm", "two")
+        (folder / "module.py").write_text(f"# {name}\n" * 20)
+    (tmp_path / "uv.lock").write_text(as_toml(lock()))
+    run("init", "-qb", "main")
+    commit()
+    run("tag", "base")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "papers", lambda: papers(tmp_path))
-    module.main("base")
-    assert json.loads(capsys.readouterr().out) == ["beta"]
-    module.main("no-such-revision")
-    assert json.loads(capsys.readouterr().out) == ["alpha", "beta"]
+    return run
+
+
+def as_toml(document):
+    lines = ["version = 1"]
+    for package in document["package"]:
+        lines += ["[[package]]", f'name = "{package["name"]}"', f'version = "{package["version"]}"']
+        needs = ", ".join(f'{{ name = "{need["name"]}" }}' for need in package["dependencies"])
+        lines += [f"dependencies = [{needs}]"]
+    return "\n".join(lines) + "\n"
+
+
+def answer(capsys, base):
+    module.main(base)
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["x.py", "two words.py", "größe.py", 'quo"te.py'])
+def test_main_reads_the_change_from_git(git, capsys, tmp_path, name):
+    (tmp_path / "packages" / "beta" / name).write_text("")
+    git.commit()
+    assert answer(capsys, "base") == ["beta"]
+    assert answer(capsys, "HEAD") == []
+
+
+def test_a_file_that_moves_affects_both_papers(git, capsys, tmp_path):
+    (tmp_path / "packages/alpha/module.py").rename(tmp_path / "packages/beta/moved.py")
+    git.commit()
+    assert answer(capsys, "base") == ["alpha", "beta"]
+
+
+def test_a_deleted_file_affects_its_paper_and_a_deleted_paper_none(git, capsys, tmp_path):
+    (tmp_path / "packages/alpha/module.py").unlink()
+    deleted = git.commit()
+    assert answer(capsys, "base") == ["alpha"]
+    shutil.rmtree(tmp_path / "packages/alpha")
+    git.commit()
+    assert answer(capsys, deleted) == []
+
+
+def test_the_lock_is_compared_with_that_of_the_fork(git, capsys, tmp_path):
+    """What the main branch has changed since is not this change's doing."""
+    git("checkout", "-qb", "topic")
+    (tmp_path / "uv.lock").write_text(as_toml(lock(torch="2.16")))
+    git.commit()
+    git("checkout", "-q", "main")
+    (tmp_path / "uv.lock").write_text(as_toml(lock(jax="0.11")))
+    (tmp_path / "packages/beta/module.py").unlink()
+    git.commit()
+    git("checkout", "-q", "topic")
+    assert answer(capsys, "main") == ["alpha"]
+
+
+@pytest.mark.parametrize("base", ["no-such-revision", "0" * 40, ""])
+def test_an_unknown_base_affects_all(git, capsys, base):
+    assert answer(capsys, base) == ["alpha", "beta"]
+
+
+def test_a_base_without_common_history_affects_all(git, capsys):
+    git("checkout", "-q", "--orphan", "other")
+    git("commit", "-qm", "root")
+    assert answer(capsys, "base") == ["alpha", "beta"]

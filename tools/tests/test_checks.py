@@ -10,6 +10,8 @@ from new_paper import write_skeleton
 from readme import rendered
 
 PROVENANCE = {
+    "version": "0.1.0",
+    "seed": None,
     "git": {"commit": "0" * 40, "dirty": False},
     "command": "claims",
     "platform": "Linux",
@@ -67,6 +69,62 @@ def import_paper(root):
     return "imports another paper, beta"
 
 
+def import_paper_in_a_test(root):
+    path = root / "packages/alpha/tests/test_variance.py"
+    path.write_text("from beta.variance import empty\n" + path.read_text())
+    return "packages/alpha/tests/test_variance.py:1: imports another paper, beta"
+
+
+def require_paper(root):
+    edit(root / "packages/alpha/pyproject.toml", '"pytest>=9"', '"pytest>=9", "beta[extra]>=0.1"')
+    return "alpha: pyproject.toml requires another paper, beta[extra]>=0.1"
+
+
+def no_lower_bound(root):
+    edit(root / "packages/alpha/pyproject.toml", '"pytest>=9"', """"pytest; python_version >= '3.11'\"""")
+    return "alpha: pyproject.toml requires pytest; python_version >= '3.11' without a lower bound"
+
+
+def no_commit(root):
+    path = root / "packages/alpha/results/small/claims.json"
+    document = json.loads(path.read_text())
+    document["provenance"]["git"] = None
+    path.write_text(json.dumps(document))
+    return "results/small/claims.json: provenance names no commit"
+
+
+def half_a_result(root):
+    (root / "packages/alpha/results/small/bench.json").write_text("{")
+    return "results/small/bench.json: not JSON"
+
+
+def lose_a_figure(root):
+    path = root / "packages/alpha/results/small/claims.json"
+    path.write_text(path.read_text().replace("error.png", "gone.png"))
+    return "claim C1 names gone.png, which is not there"
+
+
+def no_claims_table(root):
+    edit(root / "packages/alpha/README.md", "<!-- claims:begin -->", "")
+    return "alpha: README.md has no generated claims table"
+
+
+def no_picture(root):
+    path = root / "packages/alpha/README.md"
+    path.write_text(path.read_text().replace("![", "["))
+    return "alpha: README.md shows no picture"
+
+
+def no_title(root):
+    edit(root / "packages/alpha/pyproject.toml", "title =", "name =")
+    return "alpha: pyproject.toml's [tool.paper] needs title and url"
+
+
+def stale_top(root):
+    edit(root / "README.md", "1 holds, 0 do not", "2 hold, 0 do not")
+    return "README.md: generated tables are stale"
+
+
 def drop_file(root):
     (root / "packages/alpha/CHANGELOG.md").unlink()
     return "alpha: CHANGELOG.md is missing"
@@ -118,10 +176,13 @@ def no_provenance_page(root):
 
 @pytest.mark.parametrize(
     "damage",
-    [break_scripts, drop_verb, import_paper, drop_file, drop_benchmarks, drop_section, drop_picture,
-     drop_provenance, forge_table, unexplained_asset, no_provenance_page],
+    [break_scripts, drop_verb, import_paper, import_paper_in_a_test, require_paper, no_lower_bound, drop_file,
+     drop_benchmarks, drop_section, drop_picture, no_picture, no_claims_table, no_title, drop_provenance, no_commit,
+     half_a_result, lose_a_figure, forge_table, stale_top, unexplained_asset, no_provenance_page],
 )  # fmt: skip
-def test_each_fault_is_found(root, damage):
+def test_each_fault_is_found(root, damage, monkeypatch):
+    here = tuple(check for check in checks.CHECKS if check is not checks.shared_is_light)  # slow, and tested below
+    monkeypatch.setattr(checks, "CHECKS", here)
     expected = damage(root)
     assert any(expected in line for line in checks.problems(root)), checks.problems(root)
 

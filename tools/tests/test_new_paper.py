@@ -15,10 +15,13 @@ from new_paper import NAME, VERB, write_skeleton
         ("alpha", "alpha", "must differ"),
         ("taken", "run", "exists already"),
         ("alpha", "dotaken", "already installs"),
+        ("json", "run", "module of Python"),
+        ("numpy", "run", "package in uv.lock"),
     ],
 )
 def test_names_that_cannot_work_are_refused(tmp_path, name, verb, why):
     write_skeleton("taken", "dotaken", tmp_path)
+    (tmp_path / "uv.lock").write_text('[[package]]\nname = "numpy"\n')
     with pytest.raises(ValueError, match=why):
         write_skeleton(name, verb, tmp_path)
 

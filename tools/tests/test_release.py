@@ -25,6 +25,13 @@ def test_a_right_tag_names_its_package(root, tag, package):
         ("alpha-v9", "says 9, alpha's pyproject.toml says 0.1.0"),
         ("gamma-v0.1.0", "no package"),
         ("v0.1.0", "no package"),
+        ("-v0.1.0", "no package"),
+        ("alpha", "no package"),
+        ("../shared-v1.2.3", "no package"),
+        ("shared-v1.2.3", "no package"),
+        ("alpha-v0.1.0-v0.1.0", "no package"),
+        ("alpha-v", "says , alpha's"),
+        ("alpha-v0.1", "says 0.1, alpha's"),
     ],
 )
 def test_a_wrong_tag_is_refused(root, tag, why):

@@ -17,14 +17,15 @@ try:
 except ImportError:  # Windows: an open file cannot be deleted there, which is the protection the lock gives
     fcntl = None
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What the system says where there is no room."""
 _HINTS = {
     errno.ENOENT: "create the folder first",
     errno.ENOTDIR: "a part of the path is a file, not a folder",
     errno.EISDIR: "name a file inside it",
     errno.EACCES: "choose a folder you may write to",
     errno.EPERM: "choose a folder you may write to",
-    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.EROFS: "choose another folder",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.ENOSPC: "free some space or choose another disk",
     errno.EDQUOT: "free some space or choose another disk",
@@ -74,7 +75,7 @@ def atomic_path(path: str | os.PathLike[str], *, force: bool = True) -> Generato
         try:
             yield temporary
         except OSError as error:
-            if error.errno in _FULL:
+            if error.errno in DISK_FULL:
                 raise cannot_write(shown, error) from error
             raise
         try:
@@ -87,6 +88,29 @@ def atomic_path(path: str | os.PathLike[str], *, force: bool = True) -> Generato
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         os.close(lock)
+
+
+@contextlib.contextmanager
+def alone(path: str | os.PathLike[str], refusal: str) -> Generator[None, None, None]:
+    """Hold a lock file while the block runs; the kernel drops the lock of a killed process.
+
+    Raises
+    ------
+    InputError
+        Another process holds it; ``refusal`` says what that means.
+    """
+    if fcntl is None:
+        yield
+        return
+    with contextlib.ExitStack() as closing:
+        try:
+            file = closing.enter_context(Path(path).open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(refusal, hint="wait for it or choose another folder") from None
+        except OSError:  # a folder that cannot be written, or a file system without locks: go on without one
+            pass
+        yield
 
 
 def refuse_existing(path: str | os.PathLike[str], force: bool) -> None:
@@ -108,16 +132,18 @@ def _target_mode(target: Path, shown: str, force: bool) -> int | None:
     return stat.S_IMODE(mode)
 
 
-def _prefix(target: Path) -> str:
-    # A name near the limit of 255 bytes must still leave room for the temporary part.
-    return f".{target.name.encode()[:180].decode(errors='ignore')}.tmp-"
+def temporary_prefix(target: Path) -> str:
+    """Return how the names of all temporary files of ``target`` begin."""
+    # A name near the limit of 255 bytes must still leave room for the temporary part; one in another encoding than
+    # the system's loses the bytes that are not text.
+    return f".{os.fsencode(target.name)[:180].decode(errors='ignore')}.tmp-"
 
 
 def _create(target: Path, mode: int | None) -> tuple[Path, int]:
     """Make the temporary file and lock it for as long as this process lives, so that no other one sweeps it."""
     suffix = target.suffix if len(target.suffix) < 20 else ""
     while True:
-        temporary = target.with_name(_prefix(target) + secrets.token_hex(6) + suffix)
+        temporary = target.with_name(temporary_prefix(target) + secrets.token_hex(6) + suffix)
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         try:
             if mode is not None and hasattr(os, "fchmod"):
@@ -137,7 +163,7 @@ def _create(target: Path, mode: int | None) -> tuple[Path, int]:
 
 def _remove_orphans(target: Path) -> None:
     """Delete temporary files of ``target`` whose writer is dead: the kernel has dropped its lock."""
-    prefix = _prefix(target)
+    prefix = temporary_prefix(target)
     with os.scandir(target.parent) as entries:
         orphans = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
     for orphan in orphans:

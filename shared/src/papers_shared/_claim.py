@@ -120,21 +120,23 @@ class Context:
         path = self.out / STATE / "cache" / f"{key}.pickle"
         try:
             value = pickle.loads(path.read_bytes())
-        except FileNotFoundError:
+        except Exception as error:  # not there, or of a class that has moved since, or of another library's version
+            if not isinstance(error, FileNotFoundError):
+                _LOG.info("%s: %s is computed again: %s", self.label, path.stem, error)
             value = function(*args, **kwargs)
             self._keep(path, value)
         self._memory[key] = value
         return value
 
     def _keep(self, path: Path, value: Any) -> None:
+        # What cannot be kept, or finds no room, is no reason to lose what was measured.
         try:
             data = pickle.dumps(value, protocol=5)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            make_state(self.out)
+            path.parent.mkdir(exist_ok=True)
+            write_bytes(path, data)
+        except (pickle.PicklingError, AttributeError, TypeError, RecursionError, OSError, InputError) as error:
             _LOG.warning("%s: %s is not kept for --resume: %s", self.label, path.stem, error)
-            return
-        make_state(self.out)
-        path.parent.mkdir(exist_ok=True)
-        write_bytes(path, data)
 
     def _key(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         while isinstance(function, functools.partial):
@@ -196,7 +198,7 @@ def collect(module: ModuleType | str) -> list[Claim]:
 
 def make_state(out: Path) -> None:
     """Make the folder of an unfinished run, hidden from git."""
-    state = out / STATE
-    if not state.exists():
-        state.mkdir(parents=True)
-        write_text(state / ".gitignore", "*\n")
+    note = out / STATE / ".gitignore"
+    if not note.exists():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_text(note, "*\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from papers_shared import cli
-from papers_shared._atomic import cannot_write
+from papers_shared._atomic import alone, cannot_write
 from papers_shared._claim import STATE, Claim, Context, make_state
 from papers_shared._claims_report import is_error
 from papers_shared._fingerprint import source_digest
@@ -32,9 +33,11 @@ class Runner:
         self.old: dict[str, Any] = {}
         self.memory: dict[str, Any] = {}
         self.measured = 0
+        self.git: dict[str, Any] | None = None
+        self.kept_from: dict[str, Any] = {}
 
-    def open(self, chosen: set[str], *, resume: bool, force: bool) -> None:
-        """Refuse a folder in use; read what an earlier run has left."""
+    def open(self, *, resume: bool, force: bool) -> None:
+        """Refuse a folder that holds something; read what an earlier run has left."""
         if resume and force:
             raise InputError("--force and --resume exclude each other", hint="--resume keeps what is measured")
         if self.out.exists() and not self.out.is_dir():
@@ -47,12 +50,21 @@ class Runner:
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             make_state(self.out)
-            if force:
-                for name in chosen:
-                    self._state(name).unlink(missing_ok=True)
-                shutil.rmtree(self.out / STATE / "cache", ignore_errors=True)
         except OSError as error:
             raise cannot_write(self.out, error) from error
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Refuse a folder in which another process measures."""
+        return alone(self.out / STATE / "lock", f"another process is measuring claims in {self.out}")
+
+    def forget(self, chosen: set[str]) -> None:
+        """Remove what an unfinished run has kept of these claims, and all shared work."""
+        try:
+            for name in chosen:
+                self._state(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise cannot_write(self.out, error) from error
+        shutil.rmtree(self.out / STATE / "cache", ignore_errors=True)
 
     def _old_report(self, force: bool) -> dict[str, Any]:
         path = self.out / "claims.json"
@@ -73,8 +85,11 @@ class Runner:
             raise
         return old
 
-    def measure(self, claims: list[Claim], chosen: set[str], *, resume: bool) -> dict[str, dict[str, Any]]:
+    def measure(
+        self, claims: list[Claim], chosen: set[str], origin: dict[str, Any], *, resume: bool
+    ) -> dict[str, dict[str, Any]]:
         """Return the entries of all claims that are measured now or still valid."""
+        self.git = origin["git"]
         entries: dict[str, dict[str, Any]] = {}
         with cli.progress(f"{self.package} claims", total=len(chosen)) as bar:
             for found in claims:
@@ -96,6 +111,9 @@ class Runner:
         missing = [found.id for found in claims if found.id not in entries]
         origin["seconds"] = round(sum(entry["seconds"] for entry in ordered), 1)
         origin["fingerprints"] = {found.id: self._fingerprint(found) for found in claims if found.id in entries}
+        earlier = {name: git for name, git in self.kept_from.items() if git != self.git}
+        if earlier:
+            origin["kept_from"] = earlier
         if missing:
             origin["not_run"] = missing
         report = {
@@ -129,15 +147,20 @@ class Runner:
     def _kept(self, found: Claim) -> dict[str, Any] | None:
         """Return the entry of an earlier run if it was made by the same code and settings, and is complete."""
         fingerprint = self._fingerprint(found)
-        entry = None
+        entry = git = None
+        origin = self.old.get("provenance", {})
         if self._state(found.id).exists():
             state = read_json(self._state(found.id))
-            entry = state["entry"] if state["fingerprint"] == fingerprint else None
-        elif self.old.get("provenance", {}).get("fingerprints", {}).get(found.id) == fingerprint:
+            entry, git = (state["entry"], state.get("git")) if state["fingerprint"] == fingerprint else (None, None)
+        elif origin.get("fingerprints", {}).get(found.id) == fingerprint:
             entry = next((entry for entry in self.old["claims"] if entry["id"] == found.id), None)
+            git = origin.get("kept_from", {}).get(found.id, origin.get("git"))
         if entry is None or is_error(entry["measured"]):
             return None
-        return entry if not entry["figure"] or (self.out / entry["figure"]).exists() else None
+        if entry["figure"] and not (self.out / entry["figure"]).exists():
+            return None
+        self.kept_from[found.id] = git
+        return entry
 
     def _measure_one(self, found: Claim) -> dict[str, Any]:
         seeds = self._seeds(found)
@@ -145,7 +168,7 @@ class Runner:
         begun = time.monotonic()
         try:
             answer = _checked(found, found.function(context), context)
-        except Exception as error:  # whatever a claim raises is reported as its result
+        except (Exception, SystemExit) as error:  # whatever a claim raises is reported as its result
             _LOG.error("claim %s raised", found.id, exc_info=not isinstance(error, InputError))
             message = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             answer = {"measured": {"error": message}, "holds": False if found.must_hold else None, "figure": None}
@@ -162,7 +185,8 @@ class Runner:
         }
         self.measured += 1
         make_state(self.out)
-        write_json(self._state(found.id), {"fingerprint": self._fingerprint(found), "entry": entry})
+        state = {"fingerprint": self._fingerprint(found), "git": self.git, "entry": entry}
+        write_json(self._state(found.id), state)
         return entry
 
 

@@ -75,6 +75,20 @@ def _key(key: Any) -> str:
     return json.dumps(plain)
 
 
+def loads(text: str | bytes) -> Any:
+    """Parse JSON that someone else has written, perhaps a language model.
+
+    Raises
+    ------
+    ValueError
+        It is not JSON, or nested so deeply that no parser of ours would ever finish with it.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+
+
 def dumps(value: Any, *, sort_keys: bool = False) -> str:
     """Render a value as readable strict JSON without a trailing newline; lists of plain values stay on one line."""
     return _render(jsonable(value), "", sort_keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import logging
 import os
 import select
@@ -18,6 +19,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from papers_shared._atomic import DISK_FULL
 from papers_shared.errors import InputError
 
 
@@ -103,6 +105,13 @@ def _exit_code(run: Callable[[], Any], program: str, arguments: list[str]) -> in
             raise
         _drop_stdout()
         return 128 + signal.SIGPIPE if hasattr(signal, "SIGPIPE") else 1
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        _drop_stdout()  # it may be what the disk has no room for
+        where = error.filename if error.filename is not None else "the output"
+        _say(f"error: cannot write {where}: {(error.strerror or str(error)).lower()}; free some space")
+        return 2
     except Exception as caught:
         error: Any = caught
         # Typer carries its own copy of click's exceptions or click itself, by version: told by what they offer.
@@ -127,7 +136,9 @@ def _how_to_resume(context: Any, program: str, arguments: list[str]) -> str:
     if "--resume" not in options:
         return "interrupted; files already written are whole. Run the same command to start again"
     kept = [argument for argument in arguments if argument not in ("--force", "--resume")]
-    return f"interrupted; files already written are whole. Continue with: {shlex.join([program, *kept, '--resume'])}"
+    end = kept.index("--") if "--" in kept else len(kept)  # what comes after it is no option
+    again = shlex.join([program, *kept[:end], "--resume", *kept[end:]])
+    return f"interrupted; files already written are whole. Continue with: {again}"
 
 
 def _stdout_is_closed() -> bool:
@@ -160,6 +171,8 @@ class Settings:
 @contextlib.contextmanager
 def _fresh_state() -> Generator[None, None, None]:
     """Start each run of a command from the defaults; several may run in one process, as tests do."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal of another encoding, or a name that is not text
     Settings.quiet, Settings.verbose = False, 0
     package_log = logging.getLogger()
     level, handlers = package_log.level, list(package_log.handlers)

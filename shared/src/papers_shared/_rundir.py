@@ -117,14 +117,20 @@ class RunDir:
     ) -> None:
         if kind is None:
             self._close("finished")
-        else:
+            return
+        try:
             self._close("interrupted" if issubclass(kind, (KeyboardInterrupt, SystemExit)) else "failed")
+        except InputError as second:  # as on a full disk: what went wrong first is what the user must hear
+            _LOG.warning("%s", second)
 
     def _held(self) -> list[str]:
-        """Return the names in the folder, without our lock file."""
+        """Return the names in the folder, without our lock file and what a kill left of a manifest half written."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file", hint="name a folder")
-        return sorted({entry.name for entry in self.path.iterdir()} - {_LOCK}) if self.path.exists() else []
+        if not self.path.exists():
+            return []
+        torn = _atomic.temporary_prefix(self / _MANIFEST)
+        return sorted(e.name for e in self.path.iterdir() if e.name != _LOCK and not e.name.startswith(torn))
 
     def _old_manifest(self, held: list[str], force: bool, resume: bool) -> dict[str, Any]:
         if not (force or resume):

@@ -61,4 +61,9 @@ def render(
     text = io.StringIO()
     console = Console(file=text, width=width, force_terminal=terminal, highlight=False)
     console.print(layout)
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+    shown = "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+    try:
+        "─".encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        shown = shown.replace("─", "-")
+    return shown

@@ -11,7 +11,7 @@ from typing import Any
 
 from papers_shared import _atomic
 from papers_shared._atomic import atomic_path, refuse_existing
-from papers_shared._json import dumps, dumps_line
+from papers_shared._json import dumps, dumps_line, loads
 from papers_shared.errors import InputError
 
 PathLike = str | os.PathLike[str]
@@ -86,7 +86,7 @@ def _mend_end(file: io.FileIO) -> bytes:
     if not last:
         return b""
     try:
-        json.loads(last)
+        loads(last)
     except ValueError:
         file.truncate(size - len(last))
         return b""
@@ -101,10 +101,13 @@ def read_json(path: PathLike) -> Any:
     InputError
         The file is missing, unreadable or not JSON; names line and column.
     """
+    text = _read_text(path)
     try:
-        return json.loads(_read_text(path))
+        return loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{os.fspath(path)}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from error
+    except ValueError as error:
+        raise InputError(f"{os.fspath(path)}: {error}") from error
 
 
 def read_jsonl(path: PathLike) -> list[Any]:
@@ -122,7 +125,7 @@ def read_jsonl(path: PathLike) -> list[Any]:
         if not line.strip():
             continue
         try:
-            rows.append(json.loads(line))
+            rows.append(loads(line))
         except ValueError as error:
             if number == len(lines):  # no newline after it
                 break

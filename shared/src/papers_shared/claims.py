@@ -90,7 +90,8 @@ def run(
     Raises
     ------
     InputError
-        Unknown scale or claim; results are there and neither ``resume`` nor ``force`` is given.
+        Unknown scale or claim; results are there and neither ``resume`` nor ``force`` is given; another process
+        measures in the folder.
     """
     claims = collect(package)
     name = package if isinstance(package, str) else package.__name__.removesuffix(".claims")
@@ -98,18 +99,21 @@ def run(
         raise InputError(f"unknown scale {scale!r}", hint=f"choose {' or '.join(SCALES[1:])}")
     chosen = _choose(claims, only)
     runner = Runner(Path(out), name, scale, tuple(seeds) if seeds else None)
-    runner.open(chosen, resume=resume, force=force)
-    origin = provenance(name, seed=seeds, ignore=out)
-    entries = runner.measure(claims, chosen, resume=resume)
-    return runner.finish(claims, entries, origin)
+    runner.open(resume=resume, force=force)
+    with runner.alone():
+        if force:
+            runner.forget(chosen)
+        origin = provenance(name, seed=seeds, ignore=out)
+        entries = runner.measure(claims, chosen, origin, resume=resume)
+        return runner.finish(claims, entries, origin)
 
 
 def _choose(claims: list[Claim], only: Sequence[str] | None) -> set[str]:
     known = [found.id for found in claims]
     unknown = sorted(set(only or ()) - set(known))
-    if unknown:
-        raise InputError(f"no claim {', '.join(unknown)}", hint=f"choose among {', '.join(known)}")
-    return set(only or known)
+    if unknown or (only is not None and not only):
+        raise InputError(f"no claim {', '.join(unknown)}".rstrip(), hint=f"choose among {', '.join(known)}")
+    return set(known if only is None else only)
 
 
 def main(
@@ -138,7 +142,7 @@ def main(
         package,
         out=folder,
         scale=scale,
-        only=[name.strip() for name in only.split(",") if name.strip()] if only else None,
+        only=None if only is None else [name.strip() for name in only.split(",") if name.strip()],
         seeds=cli.parse_seeds(seeds) if seeds else None,
         resume=resume,
         force=force,

@@ -29,6 +29,7 @@ _VERBOSE = typer.Option(
     "--verbose", "-v", count=True, callback=on_verbose, help="Say more on stderr; -vv for debugging.",
     show_default=False, metavar="",
 )  # fmt: skip
+_MOST_SEEDS = 10_000
 _GENERAL = {"quiet": Annotated[bool, _QUIET], "verbose": Annotated[int, _VERBOSE]}
 
 
@@ -274,13 +275,15 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     try:
         if ".." in text:
             first, last = (int(part) for part in text.split(".."))
-            seeds = tuple(range(first, last + 1))
+            seeds: Sequence[int] = range(first, last + 1)
         elif "," in text:
-            seeds = tuple(int(part) for part in text.split(",") if part.strip())
+            seeds = [int(part) for part in text.split(",") if part.strip()]
         else:
-            seeds = tuple(range(int(text)))
+            seeds = range(int(text))
     except ValueError:
         seeds = ()
-    if not seeds or min(seeds) < 0:
+    if not seeds or min(seeds[0], seeds[-1], *seeds[:_MOST_SEEDS]) < 0:
         raise InputError(f"--seeds {text}: not seeds", hint="give a number (3), a list (0,5) or a range (1..4)")
+    if seeds[_MOST_SEEDS:]:
+        raise InputError(f"--seeds {text}: more than {_MOST_SEEDS}", hint="a number is a count; one seed 7 is 7..7")
     return tuple(dict.fromkeys(seeds))

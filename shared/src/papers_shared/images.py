@@ -28,6 +28,9 @@ _FORMATS = {
     ".bmp": "BMP",
     ".gif": "GIF",
 }
+_STORED = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
+"""Modes that every format here stores, or Pillow converts without loss; others become 8-bit RGB, RGBA or L."""
+_DEEP = {"PNG": frozenset({"I;16"}), "TIFF": frozenset({"I;16", "I", "F"})}
 _PILLOW_LIMIT = threading.Lock()
 
 
@@ -137,7 +140,8 @@ def save_image(
     path
         Ends in ``.png .jpg .jpeg .webp .tif .tiff .bmp`` or ``.gif``.
     image
-        A PIL image, or an array as in `to_image`. JPEG and BMP cannot be transparent: white shows through.
+        A PIL image, or an array as in `to_image`. JPEG and BMP cannot be transparent: white shows through. CMYK and
+        other modes that a format cannot hold become RGB, RGBA or grey; PNG keeps 16 bits, TIFF also 32.
     quality
         1 to 100, for JPEG and WebP.
     force
@@ -162,6 +166,8 @@ def save_image(
     picture = to_image(image)
     if kind in ("JPEG", "BMP"):
         picture = _convert(picture, "L" if picture.mode in ("1", "L") else "RGB", "white", "image")
+    elif picture.mode not in _STORED | _DEEP.get(kind, frozenset()):
+        picture = _convert(picture, None, "white", "image")
     picture = picture.copy()
     picture.info = {}
     options: dict[str, Any] = {"quality": quality} if kind in ("JPEG", "WEBP") else {}

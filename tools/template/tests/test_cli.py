@@ -31,6 +31,18 @@ def test_a_file_is_read_and_chunks_do_not_matter(capsys, tmp_path):
         assert json.loads(out) == {"count": 3, "mean": pytest.approx(3), "variance": pytest.approx(7)}
 
 
+def test_the_figure_is_written_and_never_overwritten_unasked(capsys, tmp_path):
+    picture = tmp_path / "settling.png"
+    assert run(capsys, "--figure", picture)[0] == 0
+    first = picture.read_bytes()
+    code, out, err = run(capsys, "--figure", picture, "--seed", 1)
+    assert (code, out) == (2, "")
+    assert "pass --force" in err
+    assert picture.read_bytes() == first
+    assert run(capsys, "--figure", picture, "--seed", 1, "--force")[0] == 0
+    assert picture.read_bytes() != first
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

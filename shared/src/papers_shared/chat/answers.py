@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from papers_shared._json import loads
 from papers_shared.chat.protocol import Reply, TokenLogprob, ToolCall, Usage
 
 
@@ -70,7 +71,7 @@ def parse_reply(answer: Answer, keep_raw: bool = False) -> Reply:
             usage=spent,
             raw=choice if keep_raw else None,
         )
-    except (TypeError, AttributeError, KeyError, ValueError) as error:
+    except (TypeError, AttributeError, KeyError, ValueError, OverflowError) as error:
         raise MalformedAnswer(f"an answer out of the chat format: {json.dumps(choice)[:120]}") from error
 
 
@@ -92,9 +93,14 @@ def _logprobs(logprobs: Any) -> tuple[TokenLogprob, ...] | None:
         top: dict[str, float] = {}
         for other in item.get("top_logprobs") or ():
             # Two byte-level tokens can print alike; the list is sorted, so the first is the likelier.
-            top.setdefault(other["token"], float(other["logprob"]))
-        tokens.append(TokenLogprob(item["token"], float(item["logprob"]), top))
+            top.setdefault(other["token"], _logprob(other["logprob"]))
+        tokens.append(TokenLogprob(item["token"], _logprob(item["logprob"]), top))
     return tuple(tokens)
+
+
+def _logprob(value: Any) -> float:
+    # Strict JSON has no -Infinity: some servers, and our own cache, write null for a token that cannot come.
+    return float("-inf") if value is None else float(value)
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
@@ -103,7 +109,7 @@ def _tool_call(call: Mapping[str, Any]) -> ToolCall:
     if isinstance(written, dict):  # Ollama's own form
         written = json.dumps(written)
     try:
-        arguments = json.loads(written)
+        arguments = loads(written)
     except ValueError:
         arguments = None
     return ToolCall(
@@ -177,7 +183,10 @@ class StreamedAnswer:
             if delta.get(name):
                 self._message[name] = self._message.get(name, "") + delta[name]
         for place, piece in enumerate(delta.get("tool_calls") or ()):
-            call = self._calls.setdefault(piece.get("index", place), {"id": "", "name": "", "arguments": ""})
+            index = piece.get("index")
+            call = self._calls.setdefault(
+                place if index is None else int(index), {"id": "", "name": "", "arguments": ""}
+            )
             function = piece.get("function") or {}
             call["id"] = piece.get("id") or call["id"]
             call["name"] = function.get("name") or call["name"]

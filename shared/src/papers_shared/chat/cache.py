@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from papers_shared._json import loads
 from papers_shared.artifacts import dumps, write_text
 from papers_shared.chat.protocol import Request
 from papers_shared.errors import InputError
@@ -40,7 +40,7 @@ class ReplyCache:
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Return a stored answer, or None; a damaged file counts as none."""
         try:
-            raw = json.loads(self._path(key).read_bytes())
+            raw = loads(self._path(key).read_bytes())
         except (FileNotFoundError, ValueError):
             return None
         except OSError as error:

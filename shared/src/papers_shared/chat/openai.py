@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from papers_shared._json import dumps_line
+from papers_shared._json import dumps_line, loads
 from papers_shared.chat.answers import Answer, MalformedAnswer, StreamedAnswer, answer_parts, parse_reply
 from papers_shared.chat.engine import Chat
 from papers_shared.chat.protocol import ChatError, Request
@@ -225,7 +225,7 @@ class _Server:
             return answer_parts(self._read_stream(_lines(response.iter_bytes())))
         text = self._decode(response.read())
         try:
-            completion = json.loads(text)
+            completion = loads(text)
         except ValueError as error:
             raise MalformedAnswer(f"what is not JSON: {text[:80]!r}") from error
         self._check_error(completion)
@@ -240,7 +240,7 @@ class _Server:
             if done := data == "[DONE]":
                 break
             try:
-                chunk = json.loads(data)
+                chunk = loads(data)
             except ValueError as error:
                 raise MalformedAnswer(f"a stream piece that is not JSON: {data[:80]!r}") from error
             self._check_error(chunk)
@@ -301,7 +301,7 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
 def _server_words(text: str) -> tuple[str, str]:
     """Return the message and the code of an error body, in any of the shapes that servers use."""
     try:
-        document = json.loads(text)
+        document = loads(text)
     except ValueError:
         document = None
     code = ""

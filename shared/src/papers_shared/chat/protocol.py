@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, runtime_checkable
 
+from papers_shared._json import loads
 from papers_shared.artifacts import jsonable
 from papers_shared.errors import InputError
 
@@ -16,6 +18,7 @@ Messages = str | Sequence[Message]
 TRANSIENT = frozenset({"rate_limit", "unavailable", "timeout", "malformed", "skipped"})
 """Kinds of failure that may succeed when the same request is asked again later."""
 
+_OPENING = re.compile(r"[\[{]+")
 _RESERVED = frozenset({"n", "stream", "stream_options", "model", "messages", "sample"})
 
 
@@ -174,16 +177,18 @@ class Reply:
         """
         answer = self.answer
         try:
-            return json.loads(answer)
+            return loads(answer)
         except ValueError:
             pass
-        decoder = json.JSONDecoder()
-        for start, character in enumerate(answer):
-            if character in "{[":
-                try:
-                    return decoder.raw_decode(answer, start)[0]
-                except ValueError:
-                    continue  # a brace in prose; the object may come later
+        decoder, opening = json.JSONDecoder(), _OPENING.search(answer)
+        while opening:
+            try:
+                return decoder.raw_decode(answer, opening.start())[0]
+            except ValueError:  # a brace in prose; the object may come later
+                start = opening.start() + 1
+            except RecursionError:  # a model that went on and on with brackets
+                start = opening.end()
+            opening = _OPENING.search(answer, start)
         raise ValueError(f"no JSON in the answer of {self.model or 'the model'}: {answer[:120]!r}")
 
     def as_message(self) -> dict[str, Any]:
@@ -248,7 +253,7 @@ class Request:
         try:
             messages = jsonable(list(messages))
             options = {name: jsonable(value) for name, value in self.options.items() if value is not None}
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise InputError(f"a chat request must be JSON: {error}") from error
         if not messages:
             raise InputError("a chat request needs at least one message")
