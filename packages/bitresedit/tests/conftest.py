@@ -35,7 +35,7 @@ class TinyBackbone:
         self.image_size = (self.patch * rows, self.patch * columns)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            config = VARConfig(depth=2, width=32, heads=2, d=d, text_dim=16, null_tokens=3, position_embedding=True)
+            config = VARConfig(depth=2, width=32, heads=2, d=d, text_dim=16, null_tokens=8, position_embedding=True)
             self.transformer = VARTransformer(config, self.schedule).eval().requires_grad_(False)
             self.words = torch.randn(257, 16)
             self.basis = torch.linalg.qr(torch.randn(3 * self.patch**2, 3 * self.patch**2)).Q[:d]
@@ -61,8 +61,8 @@ class TinyBackbone:
         mask = torch.tensor([[bool(word) for word in row] for row in words])
         return self.transformer.condition(self.words[ids], mask, words)
 
-    def null_text(self, batch: int, kind: str = "empty") -> Cond:
-        return self.text([""] * batch) if kind == "empty" else self.transformer.null_condition(batch)
+    def null_text(self, batch: int, kind: str = "empty", tokens: int | None = None) -> Cond:
+        return self.text([""] * batch) if kind == "empty" else self.transformer.null_condition(batch, tokens)
 
     def start(self, cond: Cond) -> torch.Tensor:
         return self.transformer.start(cond)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import struct
-import subprocess
-import sys
-import time
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from bitresedit import bench
 from bitresedit.backbones.scene_var import SceneVAR
+from bitresedit.editor import Editor
+from bitresedit.train import TrainingResult
 from papers_shared.artifacts import read_jsonl
 from papers_shared.images import open_image
 
@@ -73,7 +72,7 @@ def test_without_arguments_the_sample_is_edited_and_three_files_are_written(edit
 
 def test_nothing_is_overwritten_without_force(edit, tmp_path):
     (tmp_path / "edited.png").write_bytes(b"mine")
-    assert failed(edit(), "edited.png exists", "--force")
+    assert failed(edit(), "edited.png already exists", "--force")
     assert (tmp_path / "edited.png").read_bytes() == b"mine"
     assert not (tmp_path / "panel.png").exists()
     assert edit("--force").code == 0
@@ -101,7 +100,8 @@ def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_pa
     assert ran.code == 0, ran.err
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     edits = [f"{stem}-seed{seed}" for stem in ("one", "two") for seed in (1, 2, 3)]
-    assert names == sorted([f"{e}.png" for e in edits] + [f"{e}-panel.png" for e in edits] + ["edit.json"])
+    kept = ["edit.json", "edits.jsonl", "manifest.json"]
+    assert names == sorted([f"{e}.png" for e in edits] + [f"{e}-panel.png" for e in edits] + kept)
     alone = edit(picture, *PROMPTS, *BOX, "--seed", 2, "--out", "alone.png")
     assert alone.code == 0
     assert np.array_equal(
@@ -126,6 +126,9 @@ def test_settings_and_methods_reach_the_editor(edit, picture, tmp_path):
         (("--method", "magic"), ("no method 'magic'", "bitresedit, aredit")),
         (("--seeds", "x"), ("--seeds x",)),
         (("--seeds", "2", "--out", "x.png"), ("--out FOLDER",)),
+        (("--out", "x.xyz"), ("--out x.xyz", ".png")),
+        (("--out", "folder"), ("--out folder", ".png")),
+        (("--panel", "p.jpg"), ("--panel p.jpg", ".png")),
         (("--device", "abacus"), ("--device abacus",)),
         (("--backbone", "dream"), ("--backbone",)),
     ],
@@ -377,40 +380,71 @@ def test_shards_together_are_the_whole_suite(run, tmp_path, scene_file, monkeypa
     assert failed(run("bench", "--suite", "piebench", "--ckpt", scene_file), "--data")
 
 
-BENCH = """
-import sys, time
-from bitresedit import bench, probe
-from bitresedit.cli import app
-probe.Probe.load_default = classmethod(lambda cls: cls().eval())
-slow = bench._edit_chunk
-def edit_chunk(*args):
-    slow(*args)
-    print("one more", flush=True)
-    time.sleep(float(sys.argv[1]))
-bench._edit_chunk = edit_chunk
-app(sys.argv[2:])
-"""
+@pytest.mark.parametrize("when", ["before the picture", "between picture and row"])
+def test_a_stopped_bench_keeps_every_finished_item_and_resumes(run, tmp_path, scene_file, monkeypatch, when):
+    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
+    args = ("bench", "--count", 3, "--methods", "bitresedit", "--batch", 1, "--ckpt", scene_file, "--out", "b")
+    name = {"before the picture": "save_image", "between picture and row": "append_jsonl"}[when]
+    clean, calls = getattr(bench, name), []
 
+    def stopping(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return clean(*given)
 
-def test_a_killed_bench_keeps_every_finished_item_and_resumes(tmp_path, scene_file):
-    args = ["bench", "--count", "4", "--methods", "bitresedit", "--batch", "1", "--ckpt", str(scene_file), "--out", "b"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", BENCH, "60", *args], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    with monkeypatch.context() as patched:
+        patched.setattr(bench, name, stopping)
+        ran = run(*args)
+    assert ran.code == 130
+    assert "--resume" in ran.err
+    [kept] = read_jsonl(tmp_path / "b/rows.jsonl")
+    before = (tmp_path / "b" / kept["image"]).stat().st_mtime_ns
+    edited = []
+    monkeypatch.setattr(
+        Editor, "edit_batch", lambda s, items, go=Editor.edit_batch: edited.append(len(items)) or go(s, items)
     )
-    assert process.stdout.readline() == "one more\n"
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait(timeout=60) == -signal.SIGKILL
-    process.stdout.close()
-    kept = read_jsonl(tmp_path / "b/rows.jsonl")
-    assert len(kept) == 1
-    before = (tmp_path / "b" / kept[0]["image"]).stat().st_mtime_ns
-    begun = time.monotonic()
-    again = subprocess.run(
-        [sys.executable, "-c", BENCH, "0", *args, "--resume"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.count("one more") == 3, f"after {time.monotonic() - begun:.0f} s"
+    assert run(*args, "--resume").code == 0
+    assert edited == [1, 1]
     rows = read_jsonl(tmp_path / "b/rows.jsonl")
-    assert rows[0] == kept[0]
-    assert len({row["id"] for row in rows}) == 4
-    assert (tmp_path / "b" / kept[0]["image"]).stat().st_mtime_ns == before
+    assert rows[0] == kept
+    assert len({row["id"] for row in rows}) == 3
+    assert (tmp_path / "b" / kept["image"]).stat().st_mtime_ns == before
+
+
+def test_a_stopped_folder_of_edits_resumes_with_the_edits_left(edit, picture, tmp_path, monkeypatch):
+    args = (picture, *PROMPTS, *BOX, "--out", "out", "--seeds")
+    assert edit(*args, "1..2").code == 0
+    lines = (tmp_path / "out/edits.jsonl").read_text()
+    assert failed(edit(*args, "1..3"), "out is not empty", "--resume")
+    assert failed(edit(*args, "1..3", "--resume", "--set", "eta=1"), "eta 2.3898 -> 1")
+    before = (tmp_path / "out/photo-seed1.png").stat().st_mtime_ns
+    made = []
+    monkeypatch.setattr(
+        Editor, "edit_batch", lambda s, items, go=Editor.edit_batch: made.extend(i.seed for i in items) or go(s, items)
+    )
+    assert edit(*args, "1..3", "--resume").code == 0
+    assert made == [3]
+    assert (tmp_path / "out/photo-seed1.png").stat().st_mtime_ns == before
+    assert (tmp_path / "out/edits.jsonl").read_text().startswith(lines)
+    record = json.loads((tmp_path / "out/edit.json").read_text())
+    assert [entry["seed"] for entry in record["edits"]] == [1, 2, 3]
+    assert failed(edit(picture, *PROMPTS, *BOX, "--resume"), "nothing to continue")
+
+
+def test_train_takes_recipe_precision_and_seed_and_prints_its_gates(run, tmp_path, monkeypatch):
+    taken = []
+
+    def train(*given, **named):
+        taken.append((given, named))
+        files = (tmp_path / name for name in ("w.safetensors", "r.json", "f.png", "s.png"))
+        return TrainingResult(*files, {"tokenizer_psnr": {"measured": 33.0, "at_least": 32.5, "holds": True}})
+
+    monkeypatch.setattr("bitresedit.train.train", train)
+    ran = run("train", "--recipe", "scene64", "--out", "t", "--seed", 3, "--precision", "fp32", "--resume")
+    assert ran.code == 0, ran.err
+    want = {"seed": 3, "precision": "fp32", "resume": True, "force": False}
+    assert taken == [(("scene64", Path("t")), want)]
+    assert "tokenizer_psnr" in ran.out
+    assert "w.safetensors" in ran.out
+    assert failed(run("train", "--precision", "fp8"), "--precision")
