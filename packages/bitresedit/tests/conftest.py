@@ -19,6 +19,8 @@ from bitresedit.scene_model import SceneModel
 from bitresedit.tokenizer import SceneTokenizer
 from bitresedit.var_transformer import Cond, KVCache, VARConfig, VARTransformer
 
+sys.path.append(str(Path(__file__).parent))  # for tiny_networks, which several test modules share
+
 TINY_SCHEDULE = [(1, 1), (2, 2), (4, 4), (8, 8), (8, 8)]
 
 
@@ -125,6 +127,48 @@ def scene_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_scene_model().save(
         tmp_path_factory.mktemp("model") / "small.safetensors", recipe("smoke").text_layers, {}
     )
+
+
+def _saved(name: str, factory: pytest.TempPathFactory) -> Path:
+    import tiny_networks
+
+    return getattr(tiny_networks, f"save_{name}")(factory.mktemp(name))
+
+
+@pytest.fixture(scope="session")
+def infinity_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Infinity in the files of the published one."""
+    return _saved("infinity", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def t5_folder(infinity_folder: Path) -> Path:
+    """The tiny Infinity's text encoder."""
+    return infinity_folder / "flan-t5-xl"
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PIE-Bench with three pictures."""
+    return _saved("piebench", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def squeezenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny network for LPIPS."""
+    return _saved("squeezenet", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def dino(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny DINO."""
+    return _saved("dino", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny CLIP."""
+    return _saved("clip", tmp_path_factory)
 
 
 def _print_warning(message, category, filename, lineno, file=None, line=None) -> None:

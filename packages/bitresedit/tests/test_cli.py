@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from PIL import Image
 from bitresedit import bench
 from bitresedit.backbones.scene_var import SceneVAR
 from bitresedit.editor import Editor
+from bitresedit.probe import Probe
 from bitresedit.train import TrainingResult
 from papers_shared.artifacts import read_jsonl
 from papers_shared.images import open_image
@@ -348,8 +353,13 @@ def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
     assert "--backbone infinity" in ran.err
 
 
-def test_bench_writes_rows_pictures_and_a_summary(run, tmp_path, scene_file, monkeypatch):
-    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
+@pytest.fixture
+def fresh_probe(monkeypatch):
+    """An untrained probe in the place of the bundled one: at 32 pixels neither reads anything."""
+    monkeypatch.setattr(Probe, "load_default", classmethod(lambda cls: cls().eval()))
+
+
+def test_bench_writes_rows_pictures_and_a_summary(run, tmp_path, scene_file, fresh_probe):
     args = ("bench", "--count", 4, "--methods", "bitresedit,aredit_mask", "--seeds", "2", "--ckpt", scene_file)
     ran = run(*args, "--json")
     assert ran.code == 0, ran.err
@@ -364,8 +374,7 @@ def test_bench_writes_rows_pictures_and_a_summary(run, tmp_path, scene_file, mon
     assert failed(run(*args, "--set", "eta=1", "--resume"), "eta")
 
 
-def test_shards_together_are_the_whole_suite(run, tmp_path, scene_file, monkeypatch):
-    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
+def test_shards_together_are_the_whole_suite(run, tmp_path, scene_file, fresh_probe):
     args = ("bench", "--count", 5, "--methods", "bitresedit", "--ckpt", scene_file)
     assert run(*args, "--out", "whole").code == 0
     for i in (1, 2):
@@ -380,12 +389,51 @@ def test_shards_together_are_the_whole_suite(run, tmp_path, scene_file, monkeypa
     assert failed(run("bench", "--suite", "piebench", "--ckpt", scene_file), "--data")
 
 
-@pytest.mark.parametrize("when", ["before the picture", "between picture and row"])
-def test_a_stopped_bench_keeps_every_finished_item_and_resumes(run, tmp_path, scene_file, monkeypatch, when):
-    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
-    args = ("bench", "--count", 3, "--methods", "bitresedit", "--batch", 1, "--ckpt", scene_file, "--out", "b")
-    name = {"before the picture": "save_image", "between picture and row": "append_jsonl"}[when]
-    clean, calls = getattr(bench, name), []
+BENCH = ("bench", "--count", "3", "--methods", "bitresedit", "--batch", "1", "--out", "b", "--ckpt")
+KILLED = """
+import sys, time
+from bitresedit import bench, probe
+from bitresedit.cli import app
+probe.Probe.load_default = classmethod(lambda cls: cls().eval())
+clean = bench.append_jsonl
+def append_jsonl(*args):
+    clean(*args)
+    print("one more", flush=True)
+    time.sleep(60)
+bench.append_jsonl = append_jsonl
+app(sys.argv[1:])
+"""
+
+
+def resume_bench(run, tmp_path, scene_file, monkeypatch):
+    """Resume after one finished item: it is kept as it is, and the other two are made, each once."""
+    [kept] = read_jsonl(tmp_path / "b/rows.jsonl")
+    before = (tmp_path / "b" / kept["image"]).stat().st_mtime_ns
+    clean, edited = Editor.edit_batch, []
+    monkeypatch.setattr(Editor, "edit_batch", lambda s, items: edited.append(len(items)) or clean(s, items))
+    assert run(*BENCH, scene_file, "--resume").code == 0
+    assert edited == [1, 1]
+    rows = read_jsonl(tmp_path / "b/rows.jsonl")
+    assert rows[0] == kept
+    assert len({row["id"] for row in rows}) == 3
+    assert (tmp_path / "b" / kept["image"]).stat().st_mtime_ns == before
+
+
+def test_a_killed_bench_keeps_every_finished_item_and_resumes(run, tmp_path, scene_file, fresh_probe, monkeypatch):
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, *BENCH, str(scene_file)], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "one more\n"
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    process.stdout.close()
+    resume_bench(run, tmp_path, scene_file, monkeypatch)
+
+
+def test_a_bench_stopped_between_picture_and_row_makes_that_item_again(
+    run, tmp_path, scene_file, fresh_probe, monkeypatch
+):
+    clean, calls = bench.append_jsonl, []
 
     def stopping(*given):
         calls.append(given)
@@ -394,22 +442,12 @@ def test_a_stopped_bench_keeps_every_finished_item_and_resumes(run, tmp_path, sc
         return clean(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench, name, stopping)
-        ran = run(*args)
+        patched.setattr(bench, "append_jsonl", stopping)
+        ran = run(*BENCH, scene_file)
     assert ran.code == 130
     assert "--resume" in ran.err
-    [kept] = read_jsonl(tmp_path / "b/rows.jsonl")
-    before = (tmp_path / "b" / kept["image"]).stat().st_mtime_ns
-    edited = []
-    monkeypatch.setattr(
-        Editor, "edit_batch", lambda s, items, go=Editor.edit_batch: edited.append(len(items)) or go(s, items)
-    )
-    assert run(*args, "--resume").code == 0
-    assert edited == [1, 1]
-    rows = read_jsonl(tmp_path / "b/rows.jsonl")
-    assert rows[0] == kept
-    assert len({row["id"] for row in rows}) == 3
-    assert (tmp_path / "b" / kept["image"]).stat().st_mtime_ns == before
+    assert len(list((tmp_path / "b/images/bitresedit").iterdir())) == 2
+    resume_bench(run, tmp_path, scene_file, monkeypatch)
 
 
 def test_a_stopped_folder_of_edits_resumes_with_the_edits_left(edit, picture, tmp_path, monkeypatch):
@@ -420,9 +458,8 @@ def test_a_stopped_folder_of_edits_resumes_with_the_edits_left(edit, picture, tm
     assert failed(edit(*args, "1..3", "--resume", "--set", "eta=1"), "eta 2.3898 -> 1")
     before = (tmp_path / "out/photo-seed1.png").stat().st_mtime_ns
     made = []
-    monkeypatch.setattr(
-        Editor, "edit_batch", lambda s, items, go=Editor.edit_batch: made.extend(i.seed for i in items) or go(s, items)
-    )
+    clean = Editor.edit_batch
+    monkeypatch.setattr(Editor, "edit_batch", lambda s, items: made.extend(i.seed for i in items) or clean(s, items))
     assert edit(*args, "1..3", "--resume").code == 0
     assert made == [3]
     assert (tmp_path / "out/photo-seed1.png").stat().st_mtime_ns == before

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny_networks import TINY, tiny_transformer, tiny_vae
 from torch import nn
 
 from bitresedit.backbones import Backbone
@@ -25,10 +26,7 @@ from bitresedit.backbones.infinity_weights import (
 )
 from bitresedit.editor import Editor
 from bitresedit.errors import BitResEditError, CheckpointError
-from bitresedit.var_transformer import Cond, KVCache, VARConfig, VARTransformer
-
-TINY = VARConfig(depth=4, width=64, heads=4, d=8, text_dim=64, pool_heads=2, null_tokens=12)
-TINY_VAE = VAEConfig(d=8, channels=32, multipliers=(1, 1), blocks=1)
+from bitresedit.var_transformer import Cond, KVCache, VARTransformer
 
 
 def layout(depth: int, chunks: int, width: int, heads: int, d: int, text: int, pool: int, null: int) -> dict:
@@ -84,44 +82,6 @@ def layout(depth: int, chunks: int, width: int, heads: int, d: int, text: int, p
         for j in range(depth // chunks):
             table |= {f"block_chunks.{chunk}.module.{j}.{name}": shape for name, shape in block.items()}
     return table
-
-
-def tiny_transformer(d: int = 8, seed: int = 0) -> VARTransformer:
-    torch.manual_seed(seed)
-    config = VARConfig(**{**TINY.__dict__, "d": d})
-    model = VARTransformer(config, [(1, 1)])
-    with torch.no_grad():
-        # Every parameter away from its initial zero or one, so that a wrong one cannot hide.
-        for name, value in model.state_dict().items():
-            if not name.endswith("zero_k_bias"):
-                value.add_(0.2 * torch.randn_like(value))
-    return model.requires_grad_(False).eval()
-
-
-def tiny_vae(config: VAEConfig = TINY_VAE) -> InfinityVAE:
-    torch.manual_seed(1)
-    return InfinityVAE(config).requires_grad_(False).eval()
-
-
-@pytest.fixture(scope="module")
-def t5_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Save a random T5 encoder and a word-piece tokenizer as transformers does."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import PreTrainedTokenizerFast, T5Config, T5EncoderModel
-
-    folder = tmp_path_factory.mktemp("flan-t5-tiny")
-    words = ["<pad>", "</s>", "<unk>", "a", "red", "blue", "ball", "cube", "on", "sand"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
-    ).save_pretrained(folder)
-    torch.manual_seed(2)
-    T5EncoderModel(
-        T5Config(vocab_size=len(words), d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4)
-    ).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,18 +21,12 @@ from bitresedit.train import contact_sheet, train
 from bitresedit.train_transformer import EncodedScenes, bit_loss, measure_bits, new_model, scale_weights
 from papers_shared.errors import InputError
 
-STEPS = 24
+STEPS = 40
 SLOW = replace(
     recipe("smoke"),
     transformer_training=replace(recipe("smoke").transformer_training, steps=STEPS),
     tokenizer_training=replace(recipe("smoke").tokenizer_training, steps=STEPS),
 )
-SCRIPT = """
-import sys
-from bitresedit.train import train
-from test_train import SLOW
-train(SLOW, sys.argv[1], precision="fp32", resume=True, every=1)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,52 +36,34 @@ def finished(tmp_path_factory):
     return folder, train(SLOW, folder, precision="fp32", every=STEPS)
 
 
-def steps_done(path: Path) -> int:
-    return torch.load(path, weights_only=True)["step"] if path.exists() else 0
-
-
 class Stopped(Exception):
     """Stands for a fault in the middle of a run."""
 
 
 def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    clean = TrainingState.update
+    """Let so many steps happen, whatever the stage."""
+    clean, left = TrainingState.update, iter(range(steps))
 
     def update(state: TrainingState, *args: Any) -> None:
-        if state.step == steps:
+        if next(left, None) is None:
             raise Stopped
         clean(state, *args)
 
     monkeypatch.setattr(TrainingState, "update", update)
 
 
-def kill_in_the_transformer(folder: Path) -> None:
-    """Resume a run in a process of its own and kill it, without warning, once the transformer has a checkpoint."""
-    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths},
-        stderr=subprocess.PIPE,
-    )
-    while not (folder / "transformer.pt").exists():
-        assert process.poll() is None, process.stderr.read().decode()
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    process.stderr.close()
-
-
 def test_training_stopped_in_both_stages_resumes_to_the_weights_of_an_uninterrupted_one(
     tmp_path, finished, monkeypatch
 ):
+    # Checkpoints appear whole or not at all (papers_shared kills writers to prove it), so that what an exception
+    # leaves on disk is what a kill leaves.
     folder = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        stop_after(7, patched)
-        with pytest.raises(Stopped):
-            train(SLOW, folder, precision="fp32", every=5)
-    assert steps_done(folder / "tokenizer.pt") == 5
-    kill_in_the_transformer(folder)
-    assert 0 < steps_done(folder / "transformer.pt") < STEPS
+    for stage, stop, kept in (("tokenizer.pt", 7, 5), ("transformer.pt", STEPS - 5 + 13, 10)):
+        with monkeypatch.context() as patched:
+            stop_after(stop, patched)
+            with pytest.raises(Stopped):
+                train(SLOW, folder, precision="fp32", every=5, resume=folder.exists())
+        assert torch.load(folder / stage, weights_only=True)["step"] == kept
     resumed = train(SLOW, folder, precision="fp32", resume=True, every=STEPS)
     whole, result = finished
     assert resumed.weights.read_bytes() == result.weights.read_bytes()
@@ -133,7 +103,7 @@ def test_both_losses_fall(finished):
     folder, _ = finished
     for stage in ("tokenizer.pt", "transformer.pt"):
         losses = torch.load(folder / stage, weights_only=True)["losses"]
-        assert np.mean(losses[-8:]) < np.mean(losses[:8])
+        assert np.mean(losses[-10:]) < np.mean(losses[:10])
 
 
 def test_a_folder_with_files_is_refused_without_resume_or_force(finished):

@@ -266,7 +266,10 @@ def _write(
     known = _known_truth(planned.picture, plan)
     planned.edited.parent.mkdir(parents=True, exist_ok=True)
     save_image(planned.edited, result.image, force=force)
-    caption = f"“{plan.source}” → “{plan.target}” ({method}, seed {planned.seed}). Orange: mask; colour: gate."
+    caption = (
+        f"“{plan.source}” → “{plan.target}”, {method}, seed {planned.seed}. "
+        "Orange: border of the mask. Grey: the gate is closed, the codes stay the source's."
+    )
     write_figure(planned.panel, draw_panel(result, known.truth if known else None), caption, force=force)
     entry: dict[str, Any] = {
         "image": planned.name,
