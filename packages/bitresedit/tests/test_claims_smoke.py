@@ -23,10 +23,10 @@ def small_world(monkeypatch, scene_model):
     claim_edits.load_world.cache_clear()
 
 
-def check(report, folder):
-    """All claims were measured and drawn; two hold whatever the model is worth: they are about the arithmetic."""
+def check(report, folder, names):
+    """The claims were measured and drawn; two hold whatever the model is worth: they are about the arithmetic."""
     entries = {entry["id"]: entry for entry in report["claims"]}
-    assert list(entries) == [f"B{i}" for i in range(1, 8)]
+    assert list(entries) == names
     for entry in entries.values():
         assert "error" not in entry["measured"], entry
         assert isinstance(entry["holds"], bool)
@@ -38,7 +38,8 @@ def check(report, folder):
 
 
 def test_all_claims_run_and_draw_their_figures(small_world, tmp_path):
-    check(run("bitresedit", out=tmp_path, scale="smoke", seeds=(0,)), tmp_path)
+    report = run("bitresedit", out=tmp_path, scale="smoke", seeds=(0,))
+    check(report, tmp_path, [f"B{i}" for i in range(1, 8)])
 
 
 def test_the_papers_scale_runs_on_published_files(tmp_path, monkeypatch, infinity_folder, bench, clip):
@@ -48,7 +49,9 @@ def test_the_papers_scale_runs_on_published_files(tmp_path, monkeypatch, infinit
         monkeypatch.setenv(f"BITRESEDIT_{name}", str(value))
     monkeypatch.setattr(claims, "ETAS", (4.0,))
     monkeypatch.setattr(claims, "DELTAS", (0.3, float("inf")))
-    entries = check(run("bitresedit", out=tmp_path, scale="paper", seeds=(0,)), tmp_path)
+    # The others read the edits of B1 and take no way of their own at this scale.
+    names = ["B1", "B5", "B6", "B7"]
+    entries = check(run("bitresedit", out=tmp_path, scale="paper", seeds=(0,), only=names), tmp_path, names)
     measured = entries["B1"]["measured"]
     assert 0 <= measured["bitresedit"]["value"] <= 100
     assert entries["B6"]["measured"]["edits"] == 3

@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from bitresedit import bench
+from bitresedit import bench as bench_module
 from bitresedit.backbones.scene_var import SceneVAR
 from bitresedit.editor import Editor
 from bitresedit.probe import Probe
@@ -329,6 +329,48 @@ def test_bits_survive_the_way_to_a_file_and_back(run, picture, tmp_path, scene_f
     assert failed(run("decode", picture, "--out", "o.png", "--ckpt", scene_file), "cannot read bits")
 
 
+def test_bits_of_a_tall_picture_find_their_way_back_through_infinity(run, tmp_path, infinity_folder, photo):
+    Image.fromarray(photo).resize((28, 42)).save(tmp_path / "tall.png")
+    model = ("--backbone", "infinity", "--ckpt", infinity_folder, "--pn", "0.06M")
+    ran = run("encode", "tall.png", *model)
+    assert ran.code == 0, ran.err
+    ran = run("decode", "bits.npz", *model)
+    assert ran.code == 0, ran.err
+    assert opened(tmp_path / "decoded.png").size == (28, 42)
+    assert failed(run("decode", "bits.npz", *model[:-1], "0.25M", "--out", "o.png"), "bits of another model")
+
+
+def test_an_edit_with_infinity_runs_from_the_published_files(run, tmp_path, infinity_folder, picture):
+    model = ("--backbone", "infinity", "--ckpt", infinity_folder, "--pn", "0.06M", "--set", "null=cfg_uncond")
+    ran = run("edit", picture, "--source", "a [red] ball", "--target", "a [blue] ball", *BOX, *model)
+    assert ran.code == 0, ran.err
+    assert "codes outside the gate identical" in ran.out
+    record = json.loads((tmp_path / "edit.json").read_text())
+    assert (record["config"]["cfg"], record["config"]["null"]) == (4.0392, "cfg_uncond")
+    assert len(record["edits"][0]["trace"]) == 7
+
+
+def test_piebench_runs_from_its_files_to_a_table(run, tmp_path, scene_file, bench, clip):
+    data = json.loads((bench / "mapping_file.json").read_text())
+    data["921000000000"] |= {"original_prompt": "a [red ball", "editing_prompt": "a blue] ball"}
+    data["000000000000"] |= {"original_prompt": "a ball", "editing_prompt": "a [red] ball"}
+    (tmp_path / "pie").mkdir()
+    (tmp_path / "pie/mapping_file.json").write_text(json.dumps(data))
+    (tmp_path / "pie/annotation_images").symlink_to(bench / "annotation_images")
+    args = ("bench", "--suite", "piebench", "--data", "pie", "--methods", "inpaint,bitresedit", "--clip", clip)
+    ran = run(*args, "--ckpt", scene_file, "--json")
+    assert ran.code == 0, ran.err
+    assert "column lpips is skipped: no lpips folder given" in ran.err
+    means = json.loads(ran.out)
+    assert [row["method"] for row in means] == ["inpaint", "bitresedit"]
+    assert all((row["edits"], row["empty_complement"]) == (3, 1) for row in means)
+    rows = read_jsonl(tmp_path / "bench/rows.jsonl")
+    assert {row["mask_used"] for row in rows} == {"annotation"}
+    assert [row["psnr"] is None for row in rows[:3]] == [False, False, True]
+    assert means[0]["psnr"] == pytest.approx(np.mean([row["psnr"] for row in rows[:2]]))
+    assert all(0 <= row["clip_edit"] <= 100 for row in rows)
+
+
 def test_the_auto_mask_is_written_at_the_pictures_size(run, tmp_path, scene_file, photo):
     Image.fromarray(photo).resize((90, 60)).save(tmp_path / "wide.png")
     ran = run("mask", "wide.png", *PROMPTS, "--ckpt", scene_file)
@@ -357,6 +399,12 @@ def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
 def fresh_probe(monkeypatch):
     """An untrained probe in the place of the bundled one: at 32 pixels neither reads anything."""
     monkeypatch.setattr(Probe, "load_default", classmethod(lambda cls: cls().eval()))
+
+
+def test_numbers_that_json_lacks_are_written_as_none_and_as_the_cap():
+    assert bench_module._plain({"a": float("nan"), "b": float("inf"), "c": 1.5, "d": "x", "e": None, "f": True}) == {
+        "a": None, "b": 99.0, "c": 1.5, "d": "x", "e": None, "f": True,
+    }  # fmt: skip
 
 
 def test_bench_writes_rows_pictures_and_a_summary(run, tmp_path, scene_file, fresh_probe):
@@ -433,7 +481,7 @@ def test_a_killed_bench_keeps_every_finished_item_and_resumes(run, tmp_path, sce
 def test_a_bench_stopped_between_picture_and_row_makes_that_item_again(
     run, tmp_path, scene_file, fresh_probe, monkeypatch
 ):
-    clean, calls = bench.append_jsonl, []
+    clean, calls = bench_module.append_jsonl, []
 
     def stopping(*given):
         calls.append(given)
@@ -442,7 +490,7 @@ def test_a_bench_stopped_between_picture_and_row_makes_that_item_again(
         return clean(*given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(bench, "append_jsonl", stopping)
+        patched.setattr(bench_module, "append_jsonl", stopping)
         ran = run(*BENCH, scene_file)
     assert ran.code == 130
     assert "--resume" in ran.err

@@ -24,7 +24,7 @@ from bitresedit.backbones.infinity_weights import (
     meta_vae,
     published_transformer_names,
 )
-from bitresedit.editor import Editor
+from bitresedit.editor import EditItem, Editor
 from bitresedit.errors import BitResEditError, CheckpointError
 from bitresedit.var_transformer import Cond, KVCache, VARTransformer
 
@@ -431,6 +431,34 @@ def test_fit_follows_the_image_shape(infinity: Infinity):
     assert infinity.fit(300, 200).image_size == (42, 28)
     assert infinity.schedule[3] == (6, 4)
     assert infinity.bsq.grid == (21, 14)
+
+
+def test_pictures_of_several_shapes_are_edited_as_each_alone(infinity: Infinity):
+    rng = np.random.default_rng(0)
+    shapes = ((32, 32), (42, 28), (32, 32))
+    items = [
+        EditItem(rng.integers(0, 256, (*shape, 3), dtype=np.uint8), "a red ball", "a blue ball", (6, 6, 20, 20), seed=i)
+        for i, shape in enumerate(shapes)
+    ]
+    together = Editor(infinity).edit_batch(items)
+    assert [result.pixels.shape[1:] for result in together] == list(shapes)
+    for item, result in zip(items, together, strict=True):
+        [alone] = Editor(infinity).edit_batch([item])
+        assert all(torch.equal(a, b) for a, b in zip(alone.bits, result.bits, strict=True))
+        torch.testing.assert_close(alone.latent, result.latent, atol=1e-5, rtol=1e-5)
+
+
+def test_2b_edits_512_pixels_within_12_gigabytes_in_bfloat16():
+    """Weights, the cache of three rows, and the text encoder, counted; Flan-T5-XL's encoder has 1.22 G weights."""
+    config, schedule = MODELS["2b"], InfinitySchedule(1.0, "0.25M")
+    transformer = sum(value.numel() for value in meta_transformer(config).state_dict().values())
+    vae = sum(value.numel() for value in meta_vae(VAEConfig()).state_dict().values())
+    keys_and_values = 2 * 3 * config.depth * schedule.tokens * config.width
+    # The autoencoder stays float32, and its widest layers hold an edit and its source at once, a few copies each.
+    decoding = 2 * 4 * 512 * 512 * 128
+    total = 2 * (transformer + keys_and_values + 1_220_000_000) + 4 * (vae + decoding)
+    assert transformer == pytest.approx(2.2e9, rel=0.1)
+    assert total < 12e9
 
 
 def test_the_two_null_texts(infinity: Infinity):

@@ -84,7 +84,7 @@ def _gated(source: np.ndarray, result: EditResult) -> np.ndarray:
 def _outline(axes: Axes, result: EditResult) -> None:
     """Draw the mask's border, without the teeth and specks of single pixels that a shadow's soft edge leaves in it."""
     mask = np.pad(result.mask.numpy().astype(np.float32), 1, mode="edge")
-    smooth = gaussian_filter(mask, sigma=min(result.mask.shape) / 64, mode="nearest")
+    smooth = gaussian_filter(mask, sigma=max(1.0, min(result.mask.shape) / 64), mode="nearest")
     shown = smooth if (smooth > 0.5).any() else mask  # a thin mask keeps its own line
     if mask.min() == mask.max():
         return
