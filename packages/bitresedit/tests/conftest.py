@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as nnf
+from PIL import Image
 
 from bitresedit.backbones.scene_var import SceneVAR
 from bitresedit.bsq import MultiScaleBSQ
+from bitresedit.probe import Probe
 from bitresedit.recipes import recipe
 from bitresedit.scene_model import SceneModel
 from bitresedit.tokenizer import SceneTokenizer
 from bitresedit.var_transformer import Cond, KVCache, VARConfig, VARTransformer
 
-sys.path.append(str(Path(__file__).parent))  # for tiny_networks, which several test modules share
+sys.path.append(str(Path(__file__).parent))  # for the modules here that several test modules share
 
 TINY_SCHEDULE = [(1, 1), (2, 2), (4, 4), (8, 8), (8, 8)]
 
@@ -203,3 +205,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         return Ran(int(end.value.code or 0), captured.out, captured.err)
 
     return command
+
+
+@pytest.fixture
+def picture(tmp_path: Path, photo: np.ndarray) -> Path:
+    """Write the photo as a file where the commands run."""
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+@pytest.fixture
+def fresh_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untrained probe in the place of the bundled one: at 32 pixels neither reads anything."""
+    monkeypatch.setattr(Probe, "load_default", classmethod(lambda cls: cls().eval()))

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from bitresedit.backbones.infinity_schedule import GRIDS
 from bitresedit.backbones.infinity_vae import InfinityVAE, VAEConfig, published_names
 from bitresedit.backbones.infinity_weights import published_transformer_names
 from bitresedit.var_transformer import VARConfig, VARTransformer
@@ -33,6 +34,12 @@ def tiny_transformer(d: int = 8, seed: int = 0) -> VARTransformer:
 def tiny_vae(config: VAEConfig = TINY_VAE) -> InfinityVAE:
     torch.manual_seed(1)
     return InfinityVAE(config).requires_grad_(False).eval()
+
+
+def oracle_positions(ratio: float, h: int, w: int) -> list[tuple[int, int]]:
+    """Give the places of a grid's tokens on the grid of the last 1M scale, half to even."""
+    rows, columns = GRIDS[ratio][-1]
+    return [(round(i * rows / h), round(j * columns / w)) for i in range(h) for j in range(w)]
 
 
 def save_t5(folder: Path) -> Path:

@@ -29,7 +29,8 @@ from papers_shared.claims import Context
 from papers_shared.errors import InputError
 from papers_shared.metrics import Interval, bootstrap_interval, paired_bootstrap
 
-BATCH = 8
+_AT_ONCE = {"paper": 4}
+"""Edits in a batch, by scale: four of Infinity-2B's fit a card of 24 GB."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +93,7 @@ def _piebench_scorer(metrics: piebench.Metrics) -> bench.Scorer:
     """Score PIE-Bench edits in the columns of the rendered suite, with CLIP scores in the place of the probe."""
 
     def score(tasks: Sequence[bench.Task], results: Sequence[EditResult]) -> list[dict[str, Any]]:
+        """Give one row an edit."""
         rows = []
         for task, result in zip(tasks, results, strict=True):
             item, picture = task.origin, result.image.resize((512, 512))
@@ -134,7 +136,7 @@ def run_edits(
         ``method``, ``id``, ``seed``, the scorer's columns, and ``kl_max``: the largest divergence of any bit.
     """
     jobs = len(load_world(ctx.scale, kinds, count).tasks) * len(ctx.seeds)
-    chunks = [(name, start) for name in methods for start in range(0, jobs, BATCH)]
+    chunks = [(name, start) for name in methods for start in range(0, jobs, _AT_ONCE.get(ctx.scale, 8))]
     rows = []
     for name, start in ctx.track(chunks, f"{jobs} edits, {len(methods)} method{'s' if len(methods) > 1 else ''}"):
         arguments = (ctx.scale, ctx.seeds, kinds, count, name, start, dict(changes or {}))
@@ -153,7 +155,7 @@ def edit_chunk(
 ) -> list[dict[str, Any]]:
     """Edit and score one batch of a suite: the jobs (item by item, seed by seed) from number ``start``."""
     world = load_world(scale, kinds, count)
-    jobs = [(task, seed) for task in world.tasks for seed in seeds][start : start + BATCH]
+    jobs = [(task, seed) for task in world.tasks for seed in seeds][start : start + _AT_ONCE.get(scale, 8)]
     config = dataclasses.replace(default_config(world.backbone), **changes)
     editor = Editor(world.backbone, config, METHODS[method])
     results = editor.edit_batch([dataclasses.replace(task.item, seed=seed) for task, seed in jobs])

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from bitresedit.cli_options import (
+    Batch,
     Force,
     Json,
     ModelChoice,
@@ -55,6 +56,7 @@ def edit(
         Path | None, typer.Option(help="Edited picture; a folder for several.  [default: edited.png or edits]")
     ] = None,
     panel: Annotated[Path | None, typer.Option(help="Panel picture.  [default: panel.png, or beside --out]")] = None,
+    batch: Batch = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a folder of edits that was stopped.")] = False,
     force: Force = False,
     json_: Json = False,
@@ -65,10 +67,11 @@ def edit(
 
     chosen, values = parse_seeds(seeds) if seeds else (seed,), parse_settings(settings)
     check_methods([method])
-    plan = plan_edits(image, source, target, mask, sample, chosen, out, panel, force=force, resume=resume)
+    plan = plan_edits(image, source, target, mask, sample, chosen, out, panel, force=force)
     loaded = model.load()
     config = settings_for(loaded, values)
-    record = edit_files(loaded, config, method, plan, force=force, resume=resume, track=track)
+    at_once = model.at_once(batch)
+    record = edit_files(loaded, config, method, plan, batch=at_once, force=force, resume=resume, track=track)
     for entry in record["edits"]:
         _warn_if_unfamiliar(model.backbone, entry)
     if json_:
@@ -259,7 +262,7 @@ def bench_command(
     lpips: Annotated[Path | None, typer.Option(help="piebench: folder of SqueezeNet for LPIPS.")] = None,
     dino: Annotated[Path | None, typer.Option(help="piebench: folder of DINO ViT-B/8.")] = None,
     shard: Annotated[str, typer.Option(help="i/n: every n-th item from the i-th, for several machines.")] = "1/1",
-    batch: Annotated[int, typer.Option(min=1, help="Edits at once.")] = 8,
+    batch: Batch = None,
     model: ModelChoice = ModelChoice(),
     settings: Set = None,
     out: Annotated[Path, typer.Option(help="Folder of rows and pictures.")] = Path("bench"),
@@ -279,7 +282,8 @@ def bench_command(
     tasks, score = bench.load_suite(suite, count, data, networks, model.device)
     loaded = model.load()
     plan = bench.BenchSettings(suite, model.name, names, chosen, settings_for(loaded, values), len(tasks), part)
-    rows = bench.run_bench(loaded, tasks, score, plan, out, batch=batch, resume=resume, force=force, track=track)
+    at_once = model.at_once(batch)
+    rows = bench.run_bench(loaded, tasks, score, plan, out, batch=at_once, resume=resume, force=force, track=track)
     means = bench.summarise_bench(rows)
     emit_json(means) if json_ else table(means)
 

@@ -23,6 +23,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that wa
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampler.")]
 Seeds = Annotated[str | None, typer.Option(help="Several: a number of seeds, a list 0,5 or a range 1..4.")]
+Batch = Annotated[int | None, typer.Option(min=1, help="Edits at once.  [default: 8; infinity: 1]")]
 Picture = Annotated[Path, typer.Argument(help="A picture.")]
 
 
@@ -46,6 +47,10 @@ class ModelChoice:
     def name(self) -> str:
         """What a record calls the model."""
         return self.backbone if self.ckpt is None else f"{self.backbone} {self.ckpt.name}"
+
+    def at_once(self, asked: int | None) -> int:
+        """Edits that go through the model together: one of Infinity's takes two gigabytes beside the weights."""
+        return asked or (1 if self.backbone == "infinity" else 8)
 
     def load(self) -> Any:
         """Load the model.

@@ -82,7 +82,6 @@ def plan_edits(
     panel: Path | None,
     *,
     force: bool = False,
-    resume: bool = False,
 ) -> Plan:
     """Check an ``edit`` command's input and name its output files.
 
@@ -98,8 +97,8 @@ def plan_edits(
         One edit of each picture for each.
     out, panel
         As given; several edits go into the folder ``out``.
-    force, resume
-        Whether files may be replaced, and whether a folder of edits is continued.
+    force
+        Whether the files of one edit may be replaced; a folder of edits is looked at when it is opened.
 
     Raises
     ------
@@ -121,8 +120,6 @@ def plan_edits(
         where = "auto" if mask is None else mask
     checked_prompts(source, target)
     if len(seeds) == 1 and not (image is not None and image.is_dir()):
-        if resume:
-            raise InputError("--resume continues a folder of edits; one edit has nothing to continue")
         planned = _single(*pictures[0], seeds[0], out, panel)
         record = Path("edit.json") if out is None else planned.edited.with_suffix(".json")
         for path in (planned.edited, planned.panel, record):
