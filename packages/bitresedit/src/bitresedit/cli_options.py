@@ -100,7 +100,7 @@ def with_model(command: Callable[..., None]) -> Callable[..., None]:
         model = ModelChoice(**{option.name: given.pop(option.name) for option in options})
         command(model=model, **given)
 
-    run.__signature__ = signature.replace(parameters=parameters)  # ty: ignore[unresolved-attribute]
+    run.__signature__ = signature.replace(parameters=parameters)  # ty: ignore[missing-attribute]
     return run
 
 
