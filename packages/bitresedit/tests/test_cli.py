@@ -12,6 +12,7 @@ import torch
 from command_lines import BOX, PROMPTS, SOURCE, TARGET, failed, opened
 from PIL import Image
 
+from bitresedit import edit_files
 from bitresedit.backbones.scene_var import SceneVAR
 from bitresedit.editor import Editor
 
@@ -20,6 +21,13 @@ from bitresedit.editor import Editor
 def edit(run, scene_file):
     """Run `edit` with the small model; warnings about how badly it draws are not the point here."""
     return lambda *args: run("edit", *args, "--ckpt", scene_file)
+
+
+@pytest.fixture
+def quick_panels(monkeypatch):
+    """Write empty panels where a test looks at other files: drawing one takes longer than all the rest."""
+    monkeypatch.setattr(edit_files, "draw_panel", lambda result, truth: None)
+    monkeypatch.setattr(edit_files, "write_figure", lambda path, figure, caption, force: path.touch())
 
 
 def test_without_arguments_the_sample_is_edited_and_three_files_are_written(edit, tmp_path):
@@ -39,6 +47,7 @@ def test_without_arguments_the_sample_is_edited_and_three_files_are_written(edit
     assert "wrote edited.png, panel.png, edit.json" in ran.out
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_nothing_is_overwritten_without_force(edit, tmp_path):
     (tmp_path / "edited.png").write_bytes(b"mine")
     assert failed(edit(), "edited.png already exists", "--force")
@@ -47,6 +56,7 @@ def test_nothing_is_overwritten_without_force(edit, tmp_path):
     assert edit("--force").code == 0
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_the_same_seed_writes_the_same_picture_and_json_is_the_record(edit, picture, tmp_path):
     first = edit(picture, *PROMPTS, *BOX, "--seed", 3, "--out", "a.png", "--json")
     assert json.loads(first.out)["edits"][0]["seed"] == 3
@@ -59,6 +69,7 @@ def test_the_same_seed_writes_the_same_picture_and_json_is_the_record(edit, pict
     assert a != c
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_path, photo):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -78,10 +89,16 @@ def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_pa
     )
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_settings_and_methods_reach_the_editor(edit, picture, tmp_path):
-    assert edit(picture, *PROMPTS, *BOX, "--set", "eta=3", "--set", "lock=on", "--method", "inpaint").code == 0
+    assert (
+        edit(
+            picture, *PROMPTS, *BOX, "--set", "eta=3", "--set", "lock=on", "--composite", "pixel", "--method", "inpaint"
+        ).code
+        == 0
+    )
     record = json.loads((tmp_path / "edit.json").read_text())
-    assert record["config"]["eta"] == 3.0
+    assert (record["config"]["eta"], record["config"]["composite"]) == (3.0, "pixel")
     assert record["method"] == "inpaint"
     assert all(row["eta"] == 0 and row["locked"] for row in record["edits"][0]["trace"])
 
@@ -127,6 +144,7 @@ def test_an_auto_mask_that_finds_nothing_suggests_a_box(edit, picture):
     assert failed(ran, "mask selects no pixel", "--mask x0,y0,x1,y1")
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_a_mask_of_another_size_is_resized_with_a_warning_and_a_soft_one_cut_at_half(edit, picture, tmp_path):
     soft = np.zeros((64, 64), np.uint8)
     soft[8:40, 8:40] = 200
@@ -139,6 +157,7 @@ def test_a_mask_of_another_size_is_resized_with_a_warning_and_a_soft_one_cut_at_
     assert share == pytest.approx(0.25)
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_an_empty_target_and_equal_prompts(edit, picture, tmp_path):
     assert failed(edit(picture, "--source", SOURCE, "--target", "", *BOX), "the target prompt is empty")
     assert failed(edit("--target", " "), "the target prompt is empty")
@@ -188,6 +207,7 @@ def test_pictures_that_cannot_be_used_are_refused(edit, tmp_path, photo, make, p
     assert failed(edit("bad.png", *PROMPTS, *BOX), "bad.png", part)
 
 
+@pytest.mark.usefixtures("quick_panels")
 @pytest.mark.parametrize("kind", ["16-bit", "RGBA", "CMYK", "grey", "palette", "rotated"])
 def test_pictures_of_other_kinds_are_converted_upright(edit, tmp_path, photo, kind):
     path, image = tmp_path / "in.png", Image.fromarray(photo)
@@ -258,6 +278,7 @@ def test_logits_that_are_not_finite_stop_with_the_scale(edit, picture, monkeypat
 # --- Other models, and runs that were stopped ----------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_an_edit_with_infinity_runs_from_the_published_files(run, tmp_path, infinity_folder, picture):
     model = ("--backbone", "infinity", "--ckpt", infinity_folder, "--pn", "0.06M", "--set", "null=cfg_uncond")
     ran = run("edit", picture, "--source", "a [red] ball", "--target", "a [blue] ball", *BOX, *model)
@@ -268,6 +289,7 @@ def test_an_edit_with_infinity_runs_from_the_published_files(run, tmp_path, infi
     assert len(record["edits"][0]["trace"]) == 7
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
     ran = edit(picture, *PROMPTS, *BOX)
     assert "warning" in ran.err
@@ -275,6 +297,7 @@ def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
     assert "--backbone infinity" in ran.err
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_a_stopped_folder_of_edits_resumes_with_the_edits_left(edit, picture, tmp_path, monkeypatch):
     args = (picture, *PROMPTS, *BOX, "--out", "out", "--seeds")
     assert edit(*args, "1..2").code == 0

@@ -23,10 +23,9 @@ from papers_shared.artifacts import read_jsonl
 
 
 def test_samples_are_listed_and_written(run, tmp_path):
-    ran = run("samples", "--json")
+    ran = run("samples", "--out", "s", "--json")
     names = [row["sample"] for row in json.loads(ran.out)]
     assert names[:2] == ["default", "colour"]
-    assert run("samples", "--out", "s").code == 0
     assert len(list((tmp_path / "s").glob("*.png"))) == 3 * len(names)
     source, truth, mask = (
         np.asarray(opened(tmp_path / f"s/default-{part}.png")) for part in ("source", "truth", "mask")
@@ -110,13 +109,12 @@ def test_piebench_runs_from_its_files_to_a_table(run, tmp_path, scene_file, benc
     (tmp_path / "pie").mkdir()
     (tmp_path / "pie/mapping_file.json").write_text(json.dumps(data))
     (tmp_path / "pie/annotation_images").symlink_to(bench / "annotation_images")
-    args = ("bench", "--suite", "piebench", "--data", "pie", "--methods", "inpaint,bitresedit", "--clip", clip)
+    args = ("bench", "--suite", "piebench", "--data", "pie", "--methods", "bitresedit", "--clip", clip)
     ran = run(*args, "--ckpt", scene_file, "--json")
     assert ran.code == 0, ran.err
     assert "column lpips is skipped: no lpips folder given" in ran.err
     means = json.loads(ran.out)
-    assert [row["method"] for row in means] == ["inpaint", "bitresedit"]
-    assert all((row["edits"], row["empty_complement"]) == (3, 1) for row in means)
+    assert [(row["method"], row["edits"], row["empty_complement"]) for row in means] == [("bitresedit", 3, 1)]
     rows = read_jsonl(tmp_path / "bench/rows.jsonl")
     assert {row["mask_used"] for row in rows} == {"annotation"}
     assert [row["psnr"] is None for row in rows[:3]] == [False, False, True]

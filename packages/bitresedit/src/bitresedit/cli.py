@@ -43,7 +43,10 @@ def edit(
     ] = None,
     source: Source = None,
     target: Target = None,
-    mask: Annotated[str | None, typer.Option(help="auto, a picture (white = edit), or a box x0,y0,x1,y1.")] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(help="auto, a picture (white = edit), or a box x0,y0,x1,y1.  [default: auto; a sample's own]"),
+    ] = None,
     sample: Annotated[
         str, typer.Option(help="Which bundled sample, when no picture is given; see `samples`.")
     ] = "default",
@@ -52,6 +55,9 @@ def edit(
     seed: Seed = 42,
     seeds: Seeds = None,
     settings: Set = None,
+    composite: Annotated[
+        Literal["off", "pixel"], typer.Option(help="pixel: lay the source's own pixels back where the gate is closed.")
+    ] = "off",
     out: Annotated[
         Path | None, typer.Option(help="Edited picture; a folder for several.  [default: edited.png or edits]")
     ] = None,
@@ -66,6 +72,8 @@ def edit(
     from bitresedit.edit_files import edit_files, plan_edits
 
     chosen, values = parse_seeds(seeds) if seeds else (seed,), parse_settings(settings)
+    if composite != "off":
+        values["composite"] = composite
     check_methods([method])
     plan = plan_edits(image, source, target, mask, sample, chosen, out, panel, force=force)
     loaded = model.load()
@@ -239,7 +247,8 @@ def decode(
 
     refuse_existing(out, force)
     loaded = model.load()
-    picture = to_picture(loaded.decode(loaded.bsq.sum(read_bits(bits, loaded)))[0])
+    scales = read_bits(bits, loaded)  # which may give the model another shape, and so another quantiser
+    picture = to_picture(loaded.decode(loaded.bsq.sum(scales))[0])
     save_image(out, picture, force=force)
     print(f"wrote {out}: {picture.width}x{picture.height}")
 
