@@ -58,6 +58,7 @@ def bars(
             ax.barh(places, [v.value for v in values], xerr=arms, color=colours, height=0.7, ecolor="#333333")
             ax.set_yticks(places, [LABELS[method] for method in chosen] if ax is axes[0] else [""] * len(chosen))
             ax.grid(axis="y", visible=False)
+            ax.locator_params(axis="x", nbins=5)
             ax.set_xlabel(_label(ctx, column))
     return ctx.figure(name, fig, _caption(ctx, table, what))
 
