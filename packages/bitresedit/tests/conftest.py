@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as nnf
+from PIL import Image
 
 from bitresedit.backbones.scene_var import SceneVAR
 from bitresedit.bsq import MultiScaleBSQ
+from bitresedit.probe import Probe
 from bitresedit.recipes import recipe
 from bitresedit.scene_model import SceneModel
 from bitresedit.tokenizer import SceneTokenizer
 from bitresedit.var_transformer import Cond, KVCache, VARConfig, VARTransformer
+
+sys.path.append(str(Path(__file__).parent))  # for the modules here that several test modules share
 
 TINY_SCHEDULE = [(1, 1), (2, 2), (4, 4), (8, 8), (8, 8)]
 
@@ -35,7 +39,7 @@ class TinyBackbone:
         self.image_size = (self.patch * rows, self.patch * columns)
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            config = VARConfig(depth=2, width=32, heads=2, d=d, text_dim=16, null_tokens=3, position_embedding=True)
+            config = VARConfig(depth=2, width=32, heads=2, d=d, text_dim=16, null_tokens=8, position_embedding=True)
             self.transformer = VARTransformer(config, self.schedule).eval().requires_grad_(False)
             self.words = torch.randn(257, 16)
             self.basis = torch.linalg.qr(torch.randn(3 * self.patch**2, 3 * self.patch**2)).Q[:d]
@@ -61,8 +65,8 @@ class TinyBackbone:
         mask = torch.tensor([[bool(word) for word in row] for row in words])
         return self.transformer.condition(self.words[ids], mask, words)
 
-    def null_text(self, batch: int, kind: str = "empty") -> Cond:
-        return self.text([""] * batch) if kind == "empty" else self.transformer.null_condition(batch)
+    def null_text(self, batch: int, kind: str = "empty", tokens: int | None = None) -> Cond:
+        return self.text([""] * batch) if kind == "empty" else self.transformer.null_condition(batch, tokens)
 
     def start(self, cond: Cond) -> torch.Tensor:
         return self.transformer.start(cond)
@@ -127,6 +131,48 @@ def scene_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+def _saved(name: str, factory: pytest.TempPathFactory) -> Path:
+    import tiny_networks
+
+    return getattr(tiny_networks, f"save_{name}")(factory.mktemp(name))
+
+
+@pytest.fixture(scope="session")
+def infinity_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Infinity in the files of the published one."""
+    return _saved("infinity", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def t5_folder(infinity_folder: Path) -> Path:
+    """The tiny Infinity's text encoder."""
+    return infinity_folder / "flan-t5-xl"
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PIE-Bench with three pictures."""
+    return _saved("piebench", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def squeezenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny network for LPIPS."""
+    return _saved("squeezenet", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def dino(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny DINO."""
+    return _saved("dino", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny CLIP."""
+    return _saved("clip", tmp_path_factory)
+
+
 def _print_warning(message, category, filename, lineno, file=None, line=None) -> None:
     sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
@@ -159,3 +205,16 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
         return Ran(int(end.value.code or 0), captured.out, captured.err)
 
     return command
+
+
+@pytest.fixture
+def picture(tmp_path: Path, photo: np.ndarray) -> Path:
+    """Write the photo as a file where the commands run."""
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    return tmp_path / "photo.png"
+
+
+@pytest.fixture
+def fresh_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untrained probe in the place of the bundled one: at 32 pixels neither reads anything."""
+    monkeypatch.setattr(Probe, "load_default", classmethod(lambda cls: cls().eval()))

@@ -1,40 +1,20 @@
-"""The command line as a user meets it; each row of the specification's table of bad input has its test here."""
+"""Editing from the command line; each row of the specification's table of bad input has its test here."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import struct
-import subprocess
-import sys
-import time
 import zlib
 
 import numpy as np
 import pytest
 import torch
+from command_lines import BOX, PROMPTS, SOURCE, TARGET, failed, opened
 from PIL import Image
 
+from bitresedit import edit_files
 from bitresedit.backbones.scene_var import SceneVAR
-from papers_shared.artifacts import read_jsonl
-from papers_shared.images import open_image
-
-SOURCE = "a large red metal ball on grass under a clear sky"
-TARGET = "a large blue glass cube on grass under a clear sky"
-PROMPTS = ("--source", SOURCE, "--target", TARGET)
-BOX = ("--mask", "4,4,20,20")
-
-
-def opened(path):
-    """Read a picture as it is, closing its file."""
-    return open_image(path, mode=None)
-
-
-@pytest.fixture
-def picture(tmp_path, photo):
-    Image.fromarray(photo).save(tmp_path / "photo.png")
-    return tmp_path / "photo.png"
+from bitresedit.editor import Editor
 
 
 @pytest.fixture
@@ -43,15 +23,11 @@ def edit(run, scene_file):
     return lambda *args: run("edit", *args, "--ckpt", scene_file)
 
 
-def failed(ran, *parts):
-    """Assert exit 2, one line on stderr that starts with error:, no traceback, and say that it names the parts."""
-    assert ran.code == 2, ran.err
-    lines = [line for line in ran.err.splitlines() if not line.startswith("warning:")]
-    assert len(lines) == 1, ran.err
-    assert lines[0].startswith("error: ")
-    for part in parts:
-        assert part in lines[0]
-    return True
+@pytest.fixture
+def quick_panels(monkeypatch):
+    """Write empty panels where a test looks at other files: drawing one takes longer than all the rest."""
+    monkeypatch.setattr(edit_files, "draw_panel", lambda result, truth: None)
+    monkeypatch.setattr(edit_files, "write_figure", lambda path, figure, caption, force: path.touch())
 
 
 def test_without_arguments_the_sample_is_edited_and_three_files_are_written(edit, tmp_path):
@@ -71,14 +47,16 @@ def test_without_arguments_the_sample_is_edited_and_three_files_are_written(edit
     assert "wrote edited.png, panel.png, edit.json" in ran.out
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_nothing_is_overwritten_without_force(edit, tmp_path):
     (tmp_path / "edited.png").write_bytes(b"mine")
-    assert failed(edit(), "edited.png exists", "--force")
+    assert failed(edit(), "edited.png already exists", "--force")
     assert (tmp_path / "edited.png").read_bytes() == b"mine"
     assert not (tmp_path / "panel.png").exists()
     assert edit("--force").code == 0
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_the_same_seed_writes_the_same_picture_and_json_is_the_record(edit, picture, tmp_path):
     first = edit(picture, *PROMPTS, *BOX, "--seed", 3, "--out", "a.png", "--json")
     assert json.loads(first.out)["edits"][0]["seed"] == 3
@@ -91,6 +69,7 @@ def test_the_same_seed_writes_the_same_picture_and_json_is_the_record(edit, pict
     assert a != c
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_path, photo):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -101,7 +80,8 @@ def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_pa
     assert ran.code == 0, ran.err
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     edits = [f"{stem}-seed{seed}" for stem in ("one", "two") for seed in (1, 2, 3)]
-    assert names == sorted([f"{e}.png" for e in edits] + [f"{e}-panel.png" for e in edits] + ["edit.json"])
+    kept = ["edit.json", "edits.jsonl", "manifest.json"]
+    assert names == sorted([f"{e}.png" for e in edits] + [f"{e}-panel.png" for e in edits] + kept)
     alone = edit(picture, *PROMPTS, *BOX, "--seed", 2, "--out", "alone.png")
     assert alone.code == 0
     assert np.array_equal(
@@ -109,10 +89,16 @@ def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_pa
     )
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_settings_and_methods_reach_the_editor(edit, picture, tmp_path):
-    assert edit(picture, *PROMPTS, *BOX, "--set", "eta=3", "--set", "lock=on", "--method", "inpaint").code == 0
+    assert (
+        edit(
+            picture, *PROMPTS, *BOX, "--set", "eta=3", "--set", "lock=on", "--composite", "pixel", "--method", "inpaint"
+        ).code
+        == 0
+    )
     record = json.loads((tmp_path / "edit.json").read_text())
-    assert record["config"]["eta"] == 3.0
+    assert (record["config"]["eta"], record["config"]["composite"]) == (3.0, "pixel")
     assert record["method"] == "inpaint"
     assert all(row["eta"] == 0 and row["locked"] for row in record["edits"][0]["trace"])
 
@@ -126,6 +112,9 @@ def test_settings_and_methods_reach_the_editor(edit, picture, tmp_path):
         (("--method", "magic"), ("no method 'magic'", "bitresedit, aredit")),
         (("--seeds", "x"), ("--seeds x",)),
         (("--seeds", "2", "--out", "x.png"), ("--out FOLDER",)),
+        (("--out", "x.xyz"), ("--out x.xyz", ".png")),
+        (("--out", "folder"), ("--out folder", ".png")),
+        (("--panel", "p.jpg"), ("--panel p.jpg", ".png")),
         (("--device", "abacus"), ("--device abacus",)),
         (("--backbone", "dream"), ("--backbone",)),
     ],
@@ -155,6 +144,7 @@ def test_an_auto_mask_that_finds_nothing_suggests_a_box(edit, picture):
     assert failed(ran, "mask selects no pixel", "--mask x0,y0,x1,y1")
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_a_mask_of_another_size_is_resized_with_a_warning_and_a_soft_one_cut_at_half(edit, picture, tmp_path):
     soft = np.zeros((64, 64), np.uint8)
     soft[8:40, 8:40] = 200
@@ -167,6 +157,7 @@ def test_a_mask_of_another_size_is_resized_with_a_warning_and_a_soft_one_cut_at_
     assert share == pytest.approx(0.25)
 
 
+@pytest.mark.usefixtures("quick_panels")
 def test_an_empty_target_and_equal_prompts(edit, picture, tmp_path):
     assert failed(edit(picture, "--source", SOURCE, "--target", "", *BOX), "the target prompt is empty")
     assert failed(edit("--target", " "), "the target prompt is empty")
@@ -216,6 +207,7 @@ def test_pictures_that_cannot_be_used_are_refused(edit, tmp_path, photo, make, p
     assert failed(edit("bad.png", *PROMPTS, *BOX), "bad.png", part)
 
 
+@pytest.mark.usefixtures("quick_panels")
 @pytest.mark.parametrize("kind", ["16-bit", "RGBA", "CMYK", "grey", "palette", "rotated"])
 def test_pictures_of_other_kinds_are_converted_upright(edit, tmp_path, photo, kind):
     path, image = tmp_path / "in.png", Image.fromarray(photo)
@@ -283,61 +275,21 @@ def test_logits_that_are_not_finite_stop_with_the_scale(edit, picture, monkeypat
     assert failed(edit(picture, *PROMPTS, *BOX), "scale 2 of 3 (4x4) are not finite")
 
 
-# --- The other commands ---------------------------------------------------------------------------------------------
+# --- Other models, and runs that were stopped ----------------------------------------------------------------------
 
 
-def test_samples_are_listed_and_written(run, tmp_path):
-    ran = run("samples", "--json")
-    names = [row["sample"] for row in json.loads(ran.out)]
-    assert names[:2] == ["default", "colour"]
-    assert run("samples", "--out", "s").code == 0
-    assert len(list((tmp_path / "s").glob("*.png"))) == 3 * len(names)
-    source, truth, mask = (
-        np.asarray(opened(tmp_path / f"s/default-{part}.png")) for part in ("source", "truth", "mask")
-    )
-    assert np.array_equal(source[mask == 0], truth[mask == 0])
-    assert failed(run("samples", "--out", "s"), "exists")
-
-
-def test_a_caption_is_drawn_and_seeds_stand_side_by_side(run, tmp_path, scene_file):
-    ran = run("sample", "a small green cone on sand", "--seeds", "1..3", "--ckpt", scene_file)
+@pytest.mark.usefixtures("quick_panels")
+def test_an_edit_with_infinity_runs_from_the_published_files(run, tmp_path, infinity_folder, picture):
+    model = ("--backbone", "infinity", "--ckpt", infinity_folder, "--pn", "0.06M", "--set", "null=cfg_uncond")
+    ran = run("edit", picture, "--source", "a [red] ball", "--target", "a [blue] ball", *BOX, *model)
     assert ran.code == 0, ran.err
-    assert opened(tmp_path / "sample.png").size == (96, 32)
-    assert failed(run("sample", "a dragon", "--ckpt", scene_file, "--out", "d.png"), "dragon")
+    assert "codes outside the gate identical" in ran.out
+    record = json.loads((tmp_path / "edit.json").read_text())
+    assert (record["config"]["cfg"], record["config"]["null"]) == (4.0392, "cfg_uncond")
+    assert len(record["edits"][0]["trace"]) == 7
 
 
-def test_bits_survive_the_way_to_a_file_and_back(run, picture, tmp_path, scene_file, scene_model, photo):
-    assert run("encode", picture, "--ckpt", scene_file).code == 0
-    assert run("decode", "bits.npz", "--ckpt", scene_file).code == 0
-    model = SceneVAR.load(scene_file)
-    pixels = torch.from_numpy(photo / 127.5 - 1).float().permute(2, 0, 1)[None]
-    bits = model.encode_image(pixels)
-    with np.load(tmp_path / "bits.npz") as file:
-        assert all(np.array_equal(file[name], b[0].numpy()) for name, b in zip(sorted(file.files), bits, strict=True))
-    rebuilt = ((model.decode(model.bsq.sum(bits))[0].clamp(-1, 1) + 1) * 127.5).round().byte().permute(1, 2, 0).numpy()
-    assert np.array_equal(np.asarray(opened(tmp_path / "decoded.png")), rebuilt)
-    np.savez(tmp_path / "other.npz", scale_01=np.zeros((1, 1, 3), bool))
-    assert failed(run("decode", "other.npz", "--out", "o.png", "--ckpt", scene_file), "bits of another model")
-    assert failed(run("decode", picture, "--out", "o.png", "--ckpt", scene_file), "cannot read bits")
-
-
-def test_the_auto_mask_is_written_at_the_pictures_size(run, tmp_path, scene_file, photo):
-    Image.fromarray(photo).resize((90, 60)).save(tmp_path / "wide.png")
-    ran = run("mask", "wide.png", *PROMPTS, "--ckpt", scene_file)
-    assert ran.code == 0, ran.err
-    mask = np.asarray(opened(tmp_path / "mask.png"))
-    assert mask.shape == (60, 90)
-    assert set(np.unique(mask)) == {0, 255}
-    assert mask[:, :15].max() == mask[:, 75:].max() == 0
-
-
-def test_inspect_says_what_a_checkpoint_holds(run, scene_file):
-    ran = run("inspect", scene_file, "--json")
-    assert ran.code == 0
-    assert json.loads(ran.out)["tensors"] > 50
-    assert failed(run("inspect", "nowhere.pth"), "nowhere.pth")
-
-
+@pytest.mark.usefixtures("quick_panels")
 def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
     ran = edit(picture, *PROMPTS, *BOX)
     assert "warning" in ran.err
@@ -345,72 +297,23 @@ def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
     assert "--backbone infinity" in ran.err
 
 
-def test_bench_writes_rows_pictures_and_a_summary(run, tmp_path, scene_file, monkeypatch):
-    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
-    args = ("bench", "--count", 4, "--methods", "bitresedit,aredit_mask", "--seeds", "2", "--ckpt", scene_file)
-    ran = run(*args, "--json")
-    assert ran.code == 0, ran.err
-    means = json.loads(ran.out)
-    assert [(row["method"], row["edits"]) for row in means] == [("bitresedit", 8), ("aredit_mask", 8)]
-    rows = read_jsonl(tmp_path / "bench/rows.jsonl")
-    assert len(rows) == 16
-    assert all((tmp_path / "bench" / row["image"]).exists() for row in rows)
-    assert means[0]["background_psnr"] == pytest.approx(np.mean([r["background_psnr"] for r in rows[:8]]))
-    assert all(row["kept_difference"] == 0 for row in rows if row["method"] == "bitresedit")
-    assert failed(run(*args), "--resume")
-    assert failed(run(*args, "--set", "eta=1", "--resume"), "eta")
-
-
-def test_shards_together_are_the_whole_suite(run, tmp_path, scene_file, monkeypatch):
-    monkeypatch.setattr("bitresedit.probe.Probe.load_default", classmethod(lambda cls: cls().eval()))
-    args = ("bench", "--count", 5, "--methods", "bitresedit", "--ckpt", scene_file)
-    assert run(*args, "--out", "whole").code == 0
-    for i in (1, 2):
-        ran = run(*args, "--out", "parts", "--shard", f"{i}/2", "--json")
-        assert ran.code == 0, ran.err
-    assert json.loads(ran.out)[0]["edits"] == 5
-    parts = [row for i in (1, 2) for row in read_jsonl(tmp_path / f"parts/shard-{i}-of-2/rows.jsonl")]
-    whole = read_jsonl(tmp_path / "whole/rows.jsonl")
-    key = {row["id"]: row["background_psnr"] for row in whole}
-    assert {row["id"]: row["background_psnr"] for row in parts} == pytest.approx(key, abs=1e-3)
-    assert failed(run(*args, "--out", "parts", "--shard", "3/2"), "--shard is '3/2'")
-    assert failed(run("bench", "--suite", "piebench", "--ckpt", scene_file), "--data")
-
-
-BENCH = """
-import sys, time
-from bitresedit import bench, probe
-from bitresedit.cli import app
-probe.Probe.load_default = classmethod(lambda cls: cls().eval())
-slow = bench._edit_chunk
-def edit_chunk(*args):
-    slow(*args)
-    print("one more", flush=True)
-    time.sleep(float(sys.argv[1]))
-bench._edit_chunk = edit_chunk
-app(sys.argv[2:])
-"""
-
-
-def test_a_killed_bench_keeps_every_finished_item_and_resumes(tmp_path, scene_file):
-    args = ["bench", "--count", "4", "--methods", "bitresedit", "--batch", "1", "--ckpt", str(scene_file), "--out", "b"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", BENCH, "60", *args], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "one more\n"
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait(timeout=60) == -signal.SIGKILL
-    process.stdout.close()
-    kept = read_jsonl(tmp_path / "b/rows.jsonl")
-    assert len(kept) == 1
-    before = (tmp_path / "b" / kept[0]["image"]).stat().st_mtime_ns
-    begun = time.monotonic()
-    again = subprocess.run(
-        [sys.executable, "-c", BENCH, "0", *args, "--resume"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.count("one more") == 3, f"after {time.monotonic() - begun:.0f} s"
-    rows = read_jsonl(tmp_path / "b/rows.jsonl")
-    assert rows[0] == kept[0]
-    assert len({row["id"] for row in rows}) == 4
-    assert (tmp_path / "b" / kept[0]["image"]).stat().st_mtime_ns == before
+@pytest.mark.usefixtures("quick_panels")
+def test_a_stopped_folder_of_edits_resumes_with_the_edits_left(edit, picture, tmp_path, monkeypatch):
+    args = (picture, *PROMPTS, *BOX, "--out", "out", "--seeds")
+    assert edit(*args, "1..2").code == 0
+    lines = (tmp_path / "out/edits.jsonl").read_text()
+    assert failed(edit(*args, "1..3"), "out is not empty", "--resume")
+    assert failed(edit(*args, "1..3", "--resume", "--set", "eta=1"), "eta 2.3898 -> 1")
+    before = (tmp_path / "out/photo-seed1.png").stat().st_mtime_ns
+    made = []
+    clean = Editor.edit_batch
+    monkeypatch.setattr(Editor, "edit_batch", lambda s, items: made.extend(i.seed for i in items) or clean(s, items))
+    assert edit(*args, "1..3", "--resume").code == 0
+    assert made == [3]
+    assert (tmp_path / "out/photo-seed1.png").stat().st_mtime_ns == before
+    assert (tmp_path / "out/edits.jsonl").read_text().startswith(lines)
+    record = json.loads((tmp_path / "out/edit.json").read_text())
+    assert [entry["seed"] for entry in record["edits"]] == [1, 2, 3]
+    # One edit has nothing to continue: after Ctrl-C, the same command with --resume makes it.
+    assert edit(picture, *PROMPTS, *BOX, "--resume").code == 0
+    assert failed(edit(picture, *PROMPTS, *BOX, "--resume"), "edited.png already exists")

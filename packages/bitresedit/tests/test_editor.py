@@ -98,7 +98,7 @@ def test_a_backbone_that_adapts_its_shape_is_asked_to(make_tiny, photo, left_mas
     backbone, asked = make_tiny(), []
     backbone.fit = lambda height, width: asked.append((height, width))
     Editor(backbone).edit(photo, SOURCE, TARGET, left_mask)
-    assert asked == [(32, 32)]
+    assert set(asked) == {(32, 32)}
 
 
 def test_the_summary_is_plain_numbers(tiny, photo, left_mask):

@@ -17,66 +17,11 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.ndimage import correlate1d
 from skimage.metrics import peak_signal_noise_ratio
+from tiny_networks import photo
 
 from bitresedit.errors import BitResEditError, CheckpointError, MaskError
 from bitresedit.piebench import Metrics, decode_rle, evaluate, load, strip_brackets, summarise
 from bitresedit.piebench_networks import Clip, Lpips, StructureDistance
-
-WORDS = ["<|startoftext|>", "<|endoftext|>", "a</w>", "red</w>", "blue</w>", "ball</w>", "car</w>"]
-
-
-def photo(seed: int) -> Image.Image:
-    """A smooth colour field with some grain."""
-    rng = np.random.default_rng(seed)
-    coarse = Image.fromarray(rng.integers(0, 256, (9, 9, 3), dtype=np.uint8))
-    coarse = coarse.resize((512, 512), Image.Resampling.BICUBIC)
-    grain = rng.integers(-12, 13, (512, 512, 3))
-    return Image.fromarray(np.clip(np.asarray(coarse).astype(int) + grain, 0, 255).astype(np.uint8))
-
-
-def runs(rows: range, columns: range) -> list[int]:
-    return [number for row in rows for number in (512 * row + columns.start, len(columns))]
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three entries as the benchmark ships them: one plain, one of another type, one whose mask is the whole image."""
-    root = tmp_path_factory.mktemp("pie")
-    entries = {
-        "000000000000": {
-            "image_path": "0_random_140/000000000000.jpg",
-            "original_prompt": "a slanted mountain bicycle on the road",
-            "editing_prompt": "a slanted [rusty] mountain bicycle on the road",
-            "editing_instruction": "Make the frame of the bike rusty",
-            "editing_type_id": "0",
-            "blended_word": "bicycle bicycle",
-            "mask": runs(range(100, 300), range(50, 250)),
-        },
-        "111000000000": {
-            "image_path": "1_change_object_80/1_artificial/1_animal/111000000000.jpg",
-            "original_prompt": "a [red] ball",
-            "editing_prompt": "a [blue] ball",
-            "editing_instruction": "",
-            "editing_type_id": "1",
-            "blended_word": "",
-            "mask": runs(range(200, 220), range(200, 260)),
-        },
-        "921000000000": {
-            "image_path": "9_change_style_80/921000000000.jpg",
-            "original_prompt": "a car",
-            "editing_prompt": "a [watercolor of a] car",
-            "editing_instruction": "Turn it into a watercolor",
-            "editing_type_id": "9",
-            "blended_word": "",
-            "mask": [0, 512 * 512],
-        },
-    }
-    for i, entry in enumerate(entries.values()):
-        path = root / "annotation_images" / entry["image_path"]
-        path.parent.mkdir(parents=True)
-        photo(i).save(path, quality=95)
-    (root / "mapping_file.json").write_text(json.dumps(entries))
-    return root
 
 
 def test_fields_of_the_mapping_file(bench: Path):
@@ -277,15 +222,6 @@ def test_summaries_leave_out_and_count_nan():
     assert grouped.loc[("a", "psnr"), "mean"] == 25
 
 
-@pytest.fixture(scope="module")
-def squeezenet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    models = pytest.importorskip("torchvision.models")
-    folder = tmp_path_factory.mktemp("squeezenet")
-    torch.manual_seed(0)
-    torch.save(models.squeezenet1_1(weights=None).state_dict(), folder / "squeezenet1_1-random.pth")
-    return folder
-
-
 def test_lpips_equals_torchmetrics_on_the_same_network(squeezenet: Path):
     from torchmetrics.functional.image.lpips import _LPIPS
 
@@ -308,18 +244,6 @@ def test_a_folder_without_squeezenet_is_named(squeezenet: Path, tmp_path: Path):
     torch.save({"features.0.weight": torch.zeros(1)}, tmp_path / "squeezenet1_1.pth")
     with pytest.raises(CheckpointError, match=r"is not SqueezeNet 1\.1: missing features\.0\.bias"):
         Lpips(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def dino(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    transformers = pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("dino")
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(
-        hidden_size=24, num_hidden_layers=12, num_attention_heads=3, intermediate_size=48, image_size=32, patch_size=8
-    )
-    transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(folder)
-    return folder
 
 
 def literal_similarity(model, image: Image.Image) -> np.ndarray:
@@ -351,34 +275,6 @@ def test_structure_distance_is_the_mse_of_key_similarities(dino: Path):
 def test_a_folder_without_dino_is_named(dino: Path, tmp_path: Path):
     with pytest.raises(CheckpointError, match="no DINO vision transformer"):
         StructureDistance(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random two-layer CLIP with a seven-word vocabulary, in the files of the published ones."""
-    transformers = pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("clip")
-    torch.manual_seed(9)
-    side = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = transformers.CLIPConfig(
-        text_config=side | {"vocab_size": 32, "max_position_embeddings": 8, "bos_token_id": 0, "eos_token_id": 1},
-        vision_config=side | {"image_size": 32, "patch_size": 8},
-        projection_dim=16,
-    )
-    transformers.CLIPModel(config).save_pretrained(folder)
-    merges = ["r e", "re d</w>", "b l", "u e</w>", "bl ue</w>", "b a", "l l</w>", "ba ll</w>", "c a", "ca r</w>"]
-    pieces = {piece for merge in merges for piece in (*merge.split(), merge.replace(" ", ""))} - set(WORDS)
-    vocabulary = {piece: i for i, piece in enumerate([*WORDS, *sorted(pieces)])}
-    (folder / "vocab.json").write_text(json.dumps(vocabulary))
-    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
-    special = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
-    special |= {"pad_token": "<|endoftext|>", "tokenizer_class": "CLIPTokenizer", "model_max_length": 8}
-    (folder / "tokenizer_config.json").write_text(json.dumps(special))
-    image = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 32}}
-    image |= {"crop_size": {"height": 32, "width": 32}, "do_center_crop": True, "do_normalize": True, "do_resize": True}
-    image |= {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.25, 0.3], "resample": 3}
-    (folder / "preprocessor_config.json").write_text(json.dumps(image))
-    return folder
 
 
 def literal_clip(model, image: np.ndarray, ids: list[int]) -> float:

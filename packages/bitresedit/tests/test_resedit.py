@@ -16,7 +16,7 @@ from bitresedit.config import EditConfig
 from bitresedit.errors import BitResEditError
 from bitresedit.gate import edit_gate, region
 from bitresedit.resedit import EditBatch, compose, edit_codes
-from bitresedit.rollout import generate, predict, teacher_forced
+from bitresedit.rollout import generate, null_rows, predict, teacher_forced
 from bitresedit.var_transformer import Cond
 
 SOURCE, TARGET = "a red metal ball on sand", "a blue glass cube on sand"
@@ -208,6 +208,22 @@ def test_the_null_row_is_the_one_asked_for(tiny, null):
     latent = generate(tiny, [TARGET], EditConfig(null=null, cfg=9.0), [3])
     other = "cfg_uncond" if null == "empty" else "empty"
     assert not torch.equal(latent, generate(tiny, [TARGET], EditConfig(null=other, cfg=9.0), [3]))
+
+
+def test_the_learned_null_text_has_as_many_vectors_as_each_prompt_has_tokens(tiny):
+    prompts = ["a ball", "a blue glass cube on sand"]
+    rows = null_rows(tiny, tiny.text(prompts), "cfg_uncond")
+    assert rows.mask.sum(1).tolist() == [2, 6]
+    learned = tiny.transformer.cfg_uncond
+    for row, tokens in enumerate((2, 6)):
+        alone = tiny.transformer.condition(learned[None, :tokens], torch.ones(1, tokens, dtype=torch.bool))
+        torch.testing.assert_close(rows.pooled[row : row + 1], alone.pooled)
+        torch.testing.assert_close(rows.tokens[row : row + 1, :tokens], alone.tokens)
+    # Every method's guidance reads it: each prompt's row is the same alone as in the batch.
+    config = EditConfig(null="cfg_uncond")
+    together = generate(tiny, prompts, config, [1, 2])
+    for row, prompt in enumerate(prompts):
+        torch.testing.assert_close(generate(tiny, [prompt], config, [row + 1])[0], together[row])
 
 
 def test_logits_that_are_not_finite_stop_with_the_number_of_the_scale(make_tiny, photo, left_mask):

@@ -373,7 +373,7 @@ def test_bad_factors_are_refused() -> None:
 
 def test_sampled_factors_are_balanced_and_the_second_object_differs_in_colour() -> None:
     rng = np.random.default_rng(0)
-    draws = [sample_factors(rng) for _ in range(4000)]
+    draws = [sample_factors(rng) for _ in range(1000)]
     for name, values in FACTORS.items():
         present = [getattr(f, name) for f in draws if getattr(f, name) is not None]
         expected = len(present) / len(values)

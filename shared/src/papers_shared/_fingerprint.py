@@ -47,7 +47,9 @@ def _is_ours(value: Any, root: str) -> bool:
     return (getattr(inspect.unwrap(value), "__module__", None) or "").partition(".")[0] == root
 
 
+@functools.lru_cache(maxsize=8192)
 def _source(item: Any) -> str:
+    # Kept: claims of one package reach the same code, and finding a class's source parses its whole module each time.
     try:
         return inspect.getsource(item)
     except (OSError, TypeError):  # typed in a shell, or compiled

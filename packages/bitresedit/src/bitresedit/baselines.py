@@ -23,7 +23,7 @@ from bitresedit.errors import BitResEditError
 from bitresedit.gate import region
 from bitresedit.prompts import shared_positions, strip_brackets
 from bitresedit.resedit import EditBatch, Outcome, ScaleTrace, edit_codes, flipped_shares
-from bitresedit.rollout import draw, guided, predict, teacher_forced
+from bitresedit.rollout import draw, guided, null_rows, predict, teacher_forced
 
 
 def regenerate(backbone: Backbone, config: EditConfig, batch: EditBatch) -> Outcome:
@@ -134,14 +134,13 @@ def aredit(
     ----------
     AREdit, arXiv 2503.23897.
     """
-    null = backbone.null_text(len(batch), config.null)
     source = backbone.text([strip_brackets(text) for text in batch.sources])
     target = backbone.text([strip_brackets(text) for text in batch.targets])
     injected = [max(grid) <= inject_to for grid in backbone.schedule]
     attention = AttentionCache([shared_positions(*words) for words in zip(source.words, target.words, strict=True)])
     guide = replace(config, cfg=source_cfg)
-    p_source = _source_pass(backbone, guide, batch, Cond.cat([source, null]), attention, injected)
-    cond, cache, outcome = Cond.cat([target, null]), backbone.cache(), Outcome.empty(backbone, len(batch))
+    p_source = _source_pass(backbone, guide, batch, _with_null(backbone, source, config), attention, injected)
+    cond, cache, outcome = _with_null(backbone, target, config), backbone.cache(), Outcome.empty(backbone, len(batch))
     for k, grid in enumerate(backbone.schedule):
         begun = time.perf_counter()
         attention.scale = k
@@ -159,6 +158,10 @@ def aredit(
         for trace, shares in zip(outcome.trace, flips, strict=True):
             trace.append(ScaleTrace(k + 1, grid, *shares, *[0.0] * 5, k < keep_scales, seconds))
     return outcome
+
+
+def _with_null(backbone: Backbone, text: Cond, config: EditConfig) -> Cond:
+    return Cond.cat([text, null_rows(backbone, text, config.null)])
 
 
 def _source_pass(

@@ -19,8 +19,9 @@ from bitresedit.config import EditConfig
 from bitresedit.data import Sample
 from bitresedit.data import suite as make_suite
 from bitresedit.editor import EditItem, Editor, EditResult
-from bitresedit.errors import BitResEditError
+from bitresedit.errors import BitResEditError, PromptError
 from bitresedit.probe import Probe
+from bitresedit.prompts import strip_brackets
 from bitresedit.scores import score_edits
 from papers_shared.artifacts import RunDir, append_jsonl, read_jsonl, write_csv
 from papers_shared.images import save_image
@@ -67,13 +68,26 @@ def piebench_tasks(items: Sequence[piebench.Item], metrics: piebench.Metrics) ->
     The model sees the 512 x 512 picture as its largest centred crop of the right shape, which is all of it for
     a square schedule.
     """
-    tasks = [Task(i.id, EditItem(i.image(), i.original_prompt, i.editing_prompt, i.mask), i) for i in items]
+    # Pictures are opened when their turn comes: all of them together would take half a gigabyte.
+    tasks = [
+        Task(i.id, EditItem(i.image_path, _prompt(i.original_prompt), _prompt(i.editing_prompt), i.mask), i)
+        for i in items
+    ]
 
     def score(done: Sequence[Task], results: Sequence[EditResult]) -> list[dict[str, Any]]:
         rows = [metrics.row(piebench.Pair(task.origin, r.image)) for task, r in zip(done, results, strict=True)]
         return [{k: v for k, v in row.items() if k != "id"} for row in rows]
 
     return tasks, score
+
+
+def _prompt(text: str) -> str:
+    """Keep a prompt's brackets if they pair, which tells the edited words, and drop them if they do not."""
+    try:
+        strip_brackets(text)
+    except PromptError:
+        return piebench.strip_brackets(text)
+    return text
 
 
 def load_suite(
@@ -241,8 +255,9 @@ def _edit_chunk(
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Write what is not finite as None: JSON has no such number."""
-    return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in values.items()}
+    """Write NaN as None, and infinity (the PSNR of an untouched background) as 99: JSON has neither."""
+    plain = {k: min(v, 99.0) if v == np.inf else v for k, v in values.items()}
+    return {k: None if isinstance(v, float) and np.isnan(v) else v for k, v in plain.items()}
 
 
 def collect_rows(out: Path) -> pd.DataFrame:
@@ -252,11 +267,17 @@ def collect_rows(out: Path) -> pd.DataFrame:
 
 
 def summarise_bench(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Average the numbers by method, leaving out missing values and counting the rows."""
+    """Average the numbers by method, leaving out missing values and counting the rows.
+
+    For PIE-Bench, ``empty_complement`` counts the rows without a background to score: their mask selects everything.
+    """
     names = [
         c
         for c in table.columns
         if c not in ("seed", "editing_type_id") and pd.api.types.is_numeric_dtype(table[c]) and table[c].dtype != bool
     ]
-    groups = table.groupby("method", sort=False)
-    return [{"method": method, "edits": len(rows), **rows[names].mean().to_dict()} for method, rows in groups]
+    means = []
+    for method, rows in table.groupby("method", sort=False):
+        empty = {"empty_complement": int((rows["mask_fraction"] == 1).sum())} if "mask_fraction" in rows else {}
+        means.append({"method": method, "edits": len(rows), **empty, **rows[names].mean().to_dict()})
+    return means

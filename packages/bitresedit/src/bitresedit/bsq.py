@@ -45,21 +45,10 @@ def upsample(codes: Float[Tensor, "b d h w"], size: tuple[int, int]) -> Float[Te
 def downsample(latent: Float[Tensor, "b d h w"], size: tuple[int, int]) -> Float[Tensor, "b d down_h down_w"]:
     """Average a grid down to ``size``: the operator ``D`` (``area`` interpolation, adaptive mean pooling).
 
-    Parameters
-    ----------
-    latent
-        Float tensor ``[B, d, h, w]``.
-    size
-        Target ``(rows, columns)``.
-
-    Returns
-    -------
-    Tensor
-        ``[B, d, rows, columns]``, same dtype.
+    Shapes are those of :func:`upsample`, and a grid of that size is returned as it is too.
     """
-    if tuple(latent.shape[-2:]) == tuple(size):
-        return latent
-    return nnf.interpolate(latent, size=tuple(size), mode="area")
+    same = tuple(latent.shape[-2:]) == tuple(size)
+    return latent if same else nnf.interpolate(latent, size=tuple(size), mode="area")
 
 
 class BSQ(nn.Module):

@@ -1,10 +1,14 @@
-"""Edits from files to files: what the command line's ``edit`` reads, checks beforehand, and writes."""
+"""Edits from files to files: what the command line's ``edit`` reads, checks beforehand, and writes.
+
+One edit is three files. Several go into a folder of their own, which keeps each as soon as it is done.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,17 +20,29 @@ from torch import Tensor
 from bitresedit.backbones import Backbone
 from bitresedit.baselines import METHODS, check_methods
 from bitresedit.config import EditConfig
-from bitresedit.data import Sample, load_sample, pictures_in
-from bitresedit.editor import EditItem, Editor, EditResult, psnr
+from bitresedit.data import SUFFIXES, Sample, load_sample, pictures_in
+from bitresedit.editor import EditItem, Editor, EditResult
 from bitresedit.errors import BitResEditError, CheckpointError
+from bitresedit.frames import psnr
 from bitresedit.gate import MaskLike
 from bitresedit.panel import draw_panel
 from bitresedit.probe import Probe
 from bitresedit.prompts import checked_prompts
 from bitresedit.scores import score_edits
-from papers_shared.artifacts import provenance, write_figure, write_json
+from papers_shared.artifacts import (
+    RunDir,
+    append_jsonl,
+    provenance,
+    read_jsonl,
+    refuse_existing,
+    write_figure,
+    write_json,
+)
 from papers_shared.errors import InputError
 from papers_shared.images import open_image, save_image
+
+EDITS = "edits.jsonl"
+"""Inside a folder of several edits: one line for each that is done."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +58,17 @@ class PlannedEdit:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything an ``edit`` command will do, checked before a model is loaded."""
+    """Everything an ``edit`` command will do, checked before a model is loaded.
+
+    ``folder`` is None for one edit; several have a folder of their own.
+    """
 
     edits: list[PlannedEdit]
     source: str
     target: str
     mask: MaskLike
-    folder: Path
+    folder: Path | None
     record: Path
-
-
-def refuse_existing(paths: Iterable[Path], force: bool) -> None:
-    """Refuse to start if a file to be written is there, so that no work is lost at the end.
-
-    Raises
-    ------
-    InputError
-        If a file exists and ``force`` is not given.
-    """
-    for path in paths:
-        if path.exists() and not force:
-            raise InputError(f"{path} exists", "pass --force to replace it, or name another file")
 
 
 def plan_edits(
@@ -74,7 +80,8 @@ def plan_edits(
     seeds: Sequence[int],
     out: Path | None,
     panel: Path | None,
-    force: bool,
+    *,
+    force: bool = False,
 ) -> Plan:
     """Check an ``edit`` command's input and name its output files.
 
@@ -91,12 +98,12 @@ def plan_edits(
     out, panel
         As given; several edits go into the folder ``out``.
     force
-        Whether files may be replaced.
+        Whether the files of one edit may be replaced; a folder of edits is looked at when it is opened.
 
     Raises
     ------
     InputError
-        If prompts are missing, files are there, or there is no picture.
+        If prompts are missing, files are there, there is no picture, or an output's name cannot be used.
     """
     pictures: list[tuple[str, Path | Sample]]
     if image is None:
@@ -112,40 +119,38 @@ def plan_edits(
         pictures = [(str(path), path) for path in pictures_in(image)]
         where = "auto" if mask is None else mask
     checked_prompts(source, target)
-    edits, folder, record = _named(pictures, seeds, image, out, panel)
-    refuse_existing([path for e in edits for path in (e.edited, e.panel)] + [record], force)
-    return Plan(edits, source, target, where, folder, record)
-
-
-def _named(
-    pictures: Sequence[tuple[str, Path | Sample]],
-    seeds: Sequence[int],
-    image: Path | None,
-    out: Path | None,
-    panel: Path | None,
-) -> tuple[list[PlannedEdit], Path, Path]:
     if len(seeds) == 1 and not (image is not None and image.is_dir()):
-        edited = out or Path("edited.png")
-        panel = panel or (Path("panel.png") if out is None else edited.with_name(f"{edited.stem}-panel.png"))
-        record = Path("edit.json") if out is None else edited.with_suffix(".json")
-        return [PlannedEdit(*pictures[0], seeds[0], edited, panel)], edited.parent, record
+        planned = _single(*pictures[0], seeds[0], out, panel)
+        record = Path("edit.json") if out is None else planned.edited.with_suffix(".json")
+        for path in (planned.edited, planned.panel, record):
+            refuse_existing(path, force)
+        return Plan([planned], source, target, where, None, record)
     folder = out or Path("edits")
     if folder.suffix or folder.is_file() or panel is not None:
         raise InputError("several edits are written to a folder", "give --out FOLDER, and no --panel")
+    return Plan(_several(pictures, seeds, folder), source, target, where, folder, folder / "edit.json")
+
+
+def _single(name: str, picture: Path | Sample, seed: int, out: Path | None, panel: Path | None) -> PlannedEdit:
+    edited = out or Path("edited.png")
+    panel = panel or (Path("panel.png") if out is None else edited.with_name(f"{edited.stem}-panel.png"))
+    for option, path, known in (("--out", edited, SUFFIXES), ("--panel", panel, (".png", ".svg", ".pdf"))):
+        if path.suffix.lower() not in known:
+            raise InputError(f"{option} {path} is not the name of a picture", f"end it in {', '.join(known)}")
+    return PlannedEdit(name, picture, seed, edited, panel)
+
+
+def _several(pictures: Sequence[tuple[str, Path | Sample]], seeds: Sequence[int], folder: Path) -> list[PlannedEdit]:
     edits = []
     for name, picture in pictures:
         stem = picture.name if isinstance(picture, Sample) else picture.stem
         for seed in seeds:
-            base = folder / (stem if len(seeds) == 1 else f"{stem}-seed{seed}")
-            edits.append(
-                PlannedEdit(
-                    name, picture, seed, base.with_name(base.name + ".png"), base.with_name(base.name + "-panel.png")
-                )
-            )
-    double = {e.edited for e in edits if sum(e.edited == other.edited for other in edits) > 1}
-    if double:
-        raise InputError(f"two pictures would both be written to {min(double)}", "rename one of them")
-    return edits, folder, folder / "edit.json"
+            base = stem if len(seeds) == 1 else f"{stem}-seed{seed}"
+            edits.append(PlannedEdit(name, picture, seed, folder / f"{base}.png", folder / f"{base}-panel.png"))
+    written = Counter(path for planned in edits for path in (planned.edited, planned.panel))
+    if double := sorted(path for path, times in written.items() if times > 1):
+        raise InputError(f"two edits would both be written to {double[0]}", "rename one of the pictures")
+    return edits
 
 
 def edit_files(
@@ -153,9 +158,11 @@ def edit_files(
     config: EditConfig,
     method: str,
     plan: Plan,
-    batch: int,
-    force: bool,
-    track: Callable[[Iterable[Any], str], Iterable[Any]],
+    *,
+    batch: int = 8,
+    force: bool = False,
+    resume: bool = False,
+    track: Callable[[Iterable[Any], str], Iterable[Any]] = lambda items, _: items,
 ) -> dict[str, Any]:
     """Make the planned edits, write pictures, panels and the record, and give the record.
 
@@ -169,8 +176,8 @@ def edit_files(
         From :func:`plan_edits`.
     batch
         Seeds of one picture at once.
-    force
-        Whether files may be replaced.
+    force, resume
+        Replace files that are there; go on with a folder of edits that was stopped.
     track
         Progress: called with the batches and a description.
 
@@ -185,15 +192,21 @@ def edit_files(
         For whatever the user can put right.
     """
     check_methods([method])
-    editor = Editor(backbone, config, METHODS[method])
-    probe = _probe() if any(isinstance(e.picture, Sample) for e in plan.edits) else None
-    entries = []
-    for chunk in track(_same_picture(plan.edits, batch), "editing"):
-        picture = chunk[0].picture
-        loaded = picture.image if isinstance(picture, Sample) else open_image(picture)
-        items = [EditItem(loaded, plan.source, plan.target, plan.mask, planned.seed) for planned in chunk]
-        for planned, result in zip(chunk, editor.edit_batch(items), strict=True):
-            entries.append(_write(planned, result, plan, method, probe, force))
+    if plan.folder is None:
+        entries = list(_edits(backbone, config, method, plan, plan.edits, batch, force, track))
+    else:
+        where = plan.mask if isinstance(plan.mask, str) else "the sample's"
+        settings = {"method": method, "source": plan.source, "target": plan.target, "mask": where}
+        settings |= dataclasses.asdict(config)
+        with RunDir(plan.folder, package="bitresedit", config=settings, force=force, resume=resume) as run:
+            rows = read_jsonl(run / EDITS) if (run / EDITS).exists() else []
+            done = {(row["image"], row["seed"]): row for row in rows}
+            todo = [planned for planned in plan.edits if (planned.name, planned.seed) not in done]
+            for entry in _edits(backbone, config, method, plan, todo, batch, True, track):
+                # The line goes last: it means that the edit's files are whole.
+                append_jsonl(run / EDITS, entry)
+                done[entry["image"], entry["seed"]] = entry
+        entries = [done[planned.name, planned.seed] for planned in plan.edits]
     record = {
         "method": method,
         "config": dataclasses.asdict(config),
@@ -201,8 +214,29 @@ def edit_files(
         "edits": entries,
         "provenance": provenance("bitresedit", seed=plan.edits[0].seed),
     }
-    write_json(plan.record, record, force=force)
+    write_json(plan.record, record, force=force or plan.folder is not None)
     return record
+
+
+def _edits(
+    backbone: Backbone,
+    config: EditConfig,
+    method: str,
+    plan: Plan,
+    edits: Sequence[PlannedEdit],
+    batch: int,
+    force: bool,
+    track: Callable[[Iterable[Any], str], Iterable[Any]],
+) -> Iterator[dict[str, Any]]:
+    """Make edits, write the files of each, and give its entry."""
+    editor = Editor(backbone, config, METHODS[method])
+    probe = _probe() if any(isinstance(e.picture, Sample) for e in edits) else None
+    for chunk in track(_same_picture(edits, batch), "editing"):
+        picture = chunk[0].picture
+        loaded = picture.image if isinstance(picture, Sample) else open_image(picture)
+        items = [EditItem(loaded, plan.source, plan.target, plan.mask, planned.seed) for planned in chunk]
+        for planned, result in zip(chunk, editor.edit_batch(items), strict=True):
+            yield _write(planned, result, plan, method, probe, force)
 
 
 def _same_picture(edits: Sequence[PlannedEdit], size: int) -> list[list[PlannedEdit]]:
@@ -229,7 +263,10 @@ def _write(
     known = _known_truth(planned.picture, plan)
     planned.edited.parent.mkdir(parents=True, exist_ok=True)
     save_image(planned.edited, result.image, force=force)
-    caption = f"“{plan.source}” → “{plan.target}” ({method}, seed {planned.seed}). Orange: mask; colour: gate."
+    caption = (
+        f"“{plan.source}” → “{plan.target}”, {method}, seed {planned.seed}. "
+        "Orange: border of the mask. Grey: the gate is closed, the codes stay the source's."
+    )
     write_figure(planned.panel, draw_panel(result, known.truth if known else None), caption, force=force)
     entry: dict[str, Any] = {
         "image": planned.name,
@@ -273,6 +310,9 @@ def read_bits(path: Path, backbone: Backbone) -> list[Tensor]:
             arrays = [file[name] for name in sorted(file.files)]
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise BitResEditError(f"cannot read bits from {path}: {str(error).splitlines()[0]}") from None
+    fit = getattr(backbone, "fit", None)
+    if fit is not None and arrays and arrays[-1].ndim == 3 and 0 not in arrays[-1].shape:
+        fit(*arrays[-1].shape[:2])
     want = [(h, w, backbone.d) for h, w in backbone.schedule]
     if [a.shape for a in arrays] != want or any(a.dtype != np.bool_ for a in arrays):
         raise BitResEditError(

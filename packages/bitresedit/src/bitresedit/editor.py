@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from bitresedit.backbones import Backbone
 from bitresedit.config import EditConfig
-from bitresedit.frames import Frame, ImageLike, as_picture
+from bitresedit.frames import Frame, ImageLike, as_picture, fitted, psnr
 from bitresedit.gate import MaskLike, auto_mask, edit_gate, read_mask
 from bitresedit.prompts import checked_prompts
 from bitresedit.resedit import EditBatch, Outcome, ScaleTrace, edit_codes
@@ -33,7 +32,7 @@ class EditItem:
     Attributes
     ----------
     image
-        PIL image, array or tensor; see :func:`bitresedit.frames.as_picture`.
+        Path, PIL image, array or tensor; see :func:`bitresedit.frames.as_picture`.
     source, target
         Prompts for the picture as it is and as it should become; square brackets may mark what differs.
     mask
@@ -165,7 +164,8 @@ class Editor:
     def edit_batch(self, items: Sequence[EditItem]) -> list[EditResult]:
         """Edit several pictures at once; each result is what :meth:`edit` gives for the item alone.
 
-        A backbone that adapts its shape to the picture (:class:`bitresedit.Infinity`) takes that of the first.
+        With a backbone that adapts its shape to the picture (:class:`bitresedit.Infinity`), pictures of one shape go
+        through it together.
 
         Parameters
         ----------
@@ -181,9 +181,17 @@ class Editor:
         for item in items:
             checked_prompts(item.source, item.target)
         pictures = [as_picture(item.image) for item in items]
-        fit = getattr(self.backbone, "fit", None)
-        if fit is not None:
-            fit(pictures[0].height, pictures[0].width)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for i, picture in enumerate(pictures):
+            groups.setdefault(fitted(self.backbone, picture).size, []).append(i)
+        results: dict[int, EditResult] = {}
+        for group in groups.values():
+            fitted(self.backbone, pictures[group[0]])
+            done = self._edit_alike([items[i] for i in group], [pictures[i] for i in group])
+            results |= zip(group, done, strict=True)
+        return [results[i] for i in range(len(items))]
+
+    def _edit_alike(self, items: Sequence[EditItem], pictures: Sequence[Image.Image]) -> list[EditResult]:
         prepared = [self._prepare(item, picture) for item, picture in zip(items, pictures, strict=True)]
         batch = EditBatch(
             source_bits=[torch.cat(scale) for scale in zip(*(p.bits for p in prepared), strict=True)],
@@ -201,13 +209,12 @@ class Editor:
         ]
 
     def _prepare(self, item: EditItem, picture: Image.Image) -> _Prepared:
-        device = self.backbone.device
         frame = Frame.fit((picture.height, picture.width), self.backbone.image_size)
-        pixels = frame.pixels(picture).to(device)
+        pixels = frame.pixels(picture).to(self.backbone.device)
         if isinstance(item.mask, str) and item.mask == "auto":
             mask = auto_mask(self.backbone, pixels, *checked_prompts(item.source, item.target))
         else:
-            mask = frame.mask(read_mask(item.mask, (picture.height, picture.width))).to(device)
+            mask = frame.mask(read_mask(item.mask, (picture.height, picture.width))).to(pixels.device)
         gate = edit_gate(mask, self.backbone.schedule[-1])
         return _Prepared(picture.crop(frame.box), frame, pixels, mask, gate, self.backbone.encode_image(pixels))
 
@@ -263,19 +270,3 @@ def blend(source: Image.Image, edited: Image.Image, gate: Float[Tensor, "1 1 h w
     weight = nnf.interpolate(gate, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()[..., None]
     under, over = np.asarray(source, dtype=np.float32), np.asarray(edited, dtype=np.float32)
     return Image.fromarray(np.rint(under + weight * (over - under)).astype(np.uint8))
-
-
-def psnr(
-    image: Float[Tensor, "3 H W"], reference: Float[Tensor, "3 H W"], where: Bool[Tensor, "H W"] | None = None
-) -> float:
-    """Give the peak signal-to-noise ratio in dB of two images in [-1, 1], over the pixels selected.
-
-    NaN when no pixel is selected, infinity when the pixels agree.
-    """
-    error = (image.clamp(-1, 1) - reference).square().mean(0)
-    if where is not None:
-        error = error[where]
-    if error.numel() == 0:
-        return math.nan
-    mean = float(error.double().mean())
-    return math.inf if mean == 0 else 10 * math.log10(4 / mean)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +13,11 @@ from jaxtyping import Bool, Float
 from PIL import Image
 from torch import Tensor
 
+from bitresedit.backbones import Backbone
 from bitresedit.errors import BitResEditError, MaskError
 from papers_shared.images import open_image
 
-ImageLike = Image.Image | np.ndarray | Tensor
+ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,34 @@ class Frame:
             raise MaskError("mask selects no pixel of the part that the model sees, a centred crop")
         return nnf.adaptive_max_pool2d(crop[None, None].float(), self.size)[0, 0] > 0
 
+    def unmask(self, mask: Bool[Tensor, "H W"], size: tuple[int, int]) -> Image.Image:
+        """Lay a mask back over the whole picture of ``(width, height)``: grey, 255 where selected."""
+        left, top, right, bottom = self.box
+        found = Image.fromarray(mask.cpu().numpy().astype(np.uint8) * 255)
+        whole = Image.new("L", size)
+        whole.paste(found.resize((right - left, bottom - top), Image.Resampling.NEAREST), (left, top))
+        return whole
+
     def picture(self, pixels: Float[Tensor, "3 H W"]) -> Image.Image:
         """Map [-1, 1] to RGB at the crop's own size (Lanczos)."""
-        values = ((pixels.float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-        image = Image.fromarray(values.permute(1, 2, 0).numpy())
+        image = to_picture(pixels)
         left, top, right, bottom = self.box
         size = (right - left, bottom - top)
         return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
+
+
+def fitted(backbone: Backbone, picture: Image.Image) -> Frame:
+    """Give the frame of a picture in a backbone, which takes the picture's shape if it can adapt to it."""
+    fit = getattr(backbone, "fit", None)
+    if fit is not None:
+        fit(picture.height, picture.width)
+    return Frame.fit((picture.height, picture.width), backbone.image_size)
+
+
+def to_picture(pixels: Float[Tensor, "3 H W"]) -> Image.Image:
+    """Map [-1, 1] to RGB, pixel by pixel."""
+    values = ((pixels.float().cpu().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    return Image.fromarray(values.permute(1, 2, 0).numpy())
 
 
 def as_picture(image: ImageLike) -> Image.Image:
@@ -78,7 +102,7 @@ def as_picture(image: ImageLike) -> Image.Image:
     Parameters
     ----------
     image
-        PIL image of any mode; array ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8 or [0, 1]; or a tensor
+        Path; PIL image of any mode; array ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8 or [0, 1]; or a tensor
         ``[3, h, w]`` or ``[1, 3, h, w]`` in [-1, 1] as backbones use.
 
     Raises
@@ -94,4 +118,20 @@ def as_picture(image: ImageLike) -> Image.Image:
         raise BitResEditError(f"an image tensor is [3, h, w] or [1, 3, h, w], got {list(image.shape)}")
     if not bool((pixels.abs() <= 1 + 1e-4).all()):
         raise BitResEditError("an image tensor must lie in [-1, 1]")
-    return Frame((0, 0, pixels.shape[2], pixels.shape[1]), (pixels.shape[1], pixels.shape[2])).picture(pixels)
+    return to_picture(pixels)
+
+
+def psnr(
+    image: Float[Tensor, "3 H W"], reference: Float[Tensor, "3 H W"], where: Bool[Tensor, "H W"] | None = None
+) -> float:
+    """Give the peak signal-to-noise ratio in dB of two images in [-1, 1], over the pixels selected.
+
+    NaN when no pixel is selected, infinity when the pixels agree.
+    """
+    error = (image.clamp(-1, 1) - reference).square().mean(0)
+    if where is not None:
+        error = error[where]
+    if error.numel() == 0:
+        return math.nan
+    mean = float(error.double().mean())
+    return math.inf if mean == 0 else 10 * math.log10(4 / mean)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch.nn.functional as nnf
 from PIL import Image
+from scipy.ndimage import gaussian_filter
 
 from bitresedit.editor import EditResult
 from papers_shared.artifacts import figure_style
@@ -33,23 +34,18 @@ def draw_panel(result: EditResult, truth: Image.Image | None = None) -> Figure:
     Returns
     -------
     matplotlib.figure.Figure
-        From left to right: source, mask (outline) and gate (brightness), edit, ground truth if given, and the
-        absolute difference of edit and source times 4. Save it with ``papers_shared.artifacts.write_figure``.
+        From left to right: source, mask (outline) and gate (colour), edit, ground truth if given, and the mean
+        absolute difference of edit and source times 4 (black: none). Save it with
+        ``papers_shared.artifacts.write_figure``.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    source = np.asarray(result.original)
-    edited = np.asarray(result.image)
-    change = np.abs(edited.astype(np.float32) - source.astype(np.float32)) * _GAIN
-    columns: list[tuple[str, np.ndarray]] = [
-        ("source", source),
-        ("mask and gate", _gated(source, result)),
-        ("edit", edited),
-        ("|edit − source| × 4", np.clip(change, 0, 255).astype(np.uint8)),
-    ]
+    source, edited = np.asarray(result.original), np.asarray(result.image)
+    columns = [("source", source), ("mask and gate", _gated(source, result)), ("edit", edited)]
     if truth is not None:
-        columns.insert(3, ("ground truth", np.asarray(truth.convert("RGB"))))
+        columns.append(("ground truth", np.asarray(truth.convert("RGB"))))
+    columns.append((f"difference × {_GAIN}", _difference(source, edited)))
     shape = source.shape[0] / source.shape[1]
     with figure_style(axes_grid=False, axes_titlesize=11):
         layout = ConstrainedLayoutEngine(w_pad=0.03, h_pad=0.02)
@@ -57,17 +53,23 @@ def draw_panel(result: EditResult, truth: Image.Image | None = None) -> Figure:
         axes = figure.subplots(1, len(columns))
         for place, (title, picture) in zip(axes, columns, strict=True):
             _show(place, title, picture)
-        _outline(axes[1], result, source.shape[:2])
+        _outline(axes[1], result)
     return figure
 
 
 def _show(axes: Axes, title: str, picture: np.ndarray) -> None:
-    axes.imshow(picture, interpolation="bicubic", extent=(0, 1, 1, 0), aspect=picture.shape[0] / picture.shape[1])
+    height, width = picture.shape[:2]
+    axes.imshow(picture, cmap="magma", vmin=0, vmax=255, interpolation="bicubic", extent=(0, 1, 1, 0))
+    axes.set(aspect=height / width, anchor="S", xticks=[], yticks=[])
     axes.set_title(title, pad=4)
-    axes.set_xticks([])
-    axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set(visible=True, color="#bbbbbb", linewidth=0.6)
+
+
+def _difference(source: np.ndarray, edited: np.ndarray) -> np.ndarray:
+    """Give the mean absolute difference of the channels, times the gain, cut at 255."""
+    change = np.abs(edited.astype(np.float32) - source).mean(-1) * _GAIN
+    return np.rint(change).clip(0, 255).astype(np.uint8)
 
 
 def _gated(source: np.ndarray, result: EditResult) -> np.ndarray:
@@ -79,12 +81,13 @@ def _gated(source: np.ndarray, result: EditResult) -> np.ndarray:
     return np.rint(weight * source + (1 - weight) * faded).astype(np.uint8)
 
 
-def _outline(axes: Axes, result: EditResult, size: tuple[int, int]) -> None:
-    """Draw the mask's border along its pixels' edges."""
-    mask = nnf.interpolate(result.mask[None, None].float(), size=size, mode="nearest")[0, 0].numpy()
+def _outline(axes: Axes, result: EditResult) -> None:
+    """Draw the mask's border, without the teeth and specks of single pixels that a shadow's soft edge leaves in it."""
+    mask = np.pad(result.mask.numpy().astype(np.float32), 1, mode="edge")
+    smooth = gaussian_filter(mask, sigma=max(1.0, min(result.mask.shape) / 64), mode="nearest")
+    shown = smooth if (smooth > 0.5).any() else mask  # a thin mask keeps its own line
     if mask.min() == mask.max():
         return
-    rows, columns = (np.arange(n) / n + 0.5 / n for n in size)
-    axes.contour(columns, rows, mask, levels=[0.5], colors=[_OUTLINE], linewidths=1.4)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(1, 0)
+    rows, columns = ((np.arange(n + 2) - 0.5) / n for n in result.mask.shape)
+    axes.contour(columns, rows, shown, levels=[0.5], colors=[_OUTLINE], linewidths=1.4)
+    axes.set(xlim=(0, 1), ylim=(1, 0))

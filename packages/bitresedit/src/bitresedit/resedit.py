@@ -20,7 +20,7 @@ from bitresedit.bits import bernoulli_kl, source_negative, trust_region
 from bitresedit.config import EditConfig
 from bitresedit.gate import region
 from bitresedit.prompts import contrast_phrases, same_prompt, strip_brackets
-from bitresedit.rollout import draw, empty_latent, guided, predict
+from bitresedit.rollout import draw, empty_latent, guided, null_rows, predict
 
 
 @dataclass(frozen=True)
@@ -249,12 +249,13 @@ def conditions(backbone: Backbone, config: EditConfig, batch: EditBatch) -> Cond
     """Encode the rows of the batch: targets, nulls, sources, and target phrases when phrases are contrasted."""
     targets = [strip_brackets(text) for text in batch.targets]
     sources = [strip_brackets(text) for text in batch.sources]
-    null = backbone.null_text(len(batch), config.null)
+    target = backbone.text(targets)
+    null = null_rows(backbone, target, config.null)
     if config.contrast == "prompt":
-        return Cond.cat([backbone.text(targets), null, backbone.text(sources)])
+        return Cond.cat([target, null, backbone.text(sources)])
     phrases = [contrast_phrases(s, t) for s, t in zip(batch.sources, batch.targets, strict=True)]
     before, after = ([pair[side] for pair in phrases] for side in (0, 1))
-    return Cond.cat([backbone.text(targets), null, backbone.text(before), backbone.text(after)])
+    return Cond.cat([target, null, backbone.text(before), backbone.text(after)])
 
 
 def locked_items(config: EditConfig, batch: EditBatch) -> Bool[Tensor, " b"]:

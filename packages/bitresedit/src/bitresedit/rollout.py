@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bitresedit.backbones import Backbone, Cond
 from bitresedit.bits import logodds, sample_bits
-from bitresedit.config import EditConfig
+from bitresedit.config import EditConfig, Null
 from bitresedit.errors import BitResEditError
 from bitresedit.var_transformer import KVCache
 
@@ -23,6 +23,21 @@ def guided(d: Float[Tensor, "*bits"], d_null: Float[Tensor, "*bits"], cfg: float
 def empty_latent(backbone: Backbone, items: int) -> Float[Tensor, "b d H W"]:
     """Give the sum of no codes, ``[B, d, H_K, W_K]`` zeros."""
     return torch.zeros(items, backbone.d, *backbone.schedule[-1], device=backbone.device)
+
+
+def null_rows(backbone: Backbone, text: Cond, kind: Null) -> Cond:
+    """Give the unconditional row of each row of a condition.
+
+    In training, captions are dropped by putting learned vectors in the place of their tokens. So ``"cfg_uncond"``
+    takes, row by row, as many of the learned vectors as the prompt has tokens.
+
+    References
+    ----------
+    Infinity's published sampler.
+    """
+    if kind == "empty":
+        return backbone.null_text(text.tokens.shape[0])
+    return Cond.cat([backbone.null_text(1, kind, tokens) for tokens in text.mask.sum(1).tolist()])
 
 
 def predict(
@@ -122,7 +137,8 @@ def generate(
         Latents ``[B, d, H_K, W_K]``; ``backbone.decode`` turns them into pictures.
     """
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    cond = Cond.cat([backbone.text(list(prompts)), backbone.null_text(len(prompts), config.null)])
+    text = backbone.text(list(prompts))
+    cond = Cond.cat([text, null_rows(backbone, text, config.null)])
     cache = backbone.cache()
     latent = empty_latent(backbone, len(prompts))
     for k in range(len(backbone.schedule)):

@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from bitresedit.data import Sample
-from bitresedit.editor import EditResult, psnr
+from bitresedit.editor import EditResult
+from bitresedit.frames import psnr
 from bitresedit.probe import CLASSES, MAIN_FACTORS, Probe
 
 COLUMNS = (

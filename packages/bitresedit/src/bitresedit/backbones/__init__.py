@@ -52,8 +52,8 @@ class Backbone(Protocol):
     def text(self, prompts: Sequence[str]) -> Cond:
         """Encode prompts, one a row."""
 
-    def null_text(self, batch: int, kind: Literal["empty", "cfg_uncond"] = "empty") -> Cond:
-        """Give the unconditional text: the empty prompt, or the model's learned vectors."""
+    def null_text(self, batch: int, kind: Literal["empty", "cfg_uncond"] = "empty", tokens: int | None = None) -> Cond:
+        """Give the unconditional text: the empty prompt, or the model's learned vectors, the first ``tokens``."""
 
     def start(self, cond: Cond) -> Float[Tensor, "b 1 c"]:
         """Give the first scale's input."""

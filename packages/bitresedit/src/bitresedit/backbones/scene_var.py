@@ -142,8 +142,8 @@ class SceneVAR:
         with torch.no_grad():
             return self.model.condition(caption_ids(prompts).to(self.device))
 
-    def null_text(self, batch: int, kind: Literal["empty", "cfg_uncond"] = "empty") -> Cond:
-        """Give the learned unconditional text; for this model the empty caption is the same."""
+    def null_text(self, batch: int, kind: Literal["empty", "cfg_uncond"] = "empty", tokens: int | None = None) -> Cond:
+        """Give the learned unconditional text: for this model the empty caption, always all its vectors."""
         with torch.no_grad():
             return self.model.var.null_condition(batch)
 
