@@ -21,6 +21,7 @@ from bitresedit.scene_model import SceneModel
 from bitresedit.tokenizer import SceneTokenizer
 from bitresedit.var_transformer import Cond, KVCache, VARConfig, VARTransformer
 
+torch.set_num_threads(1)  # the networks of these tests are too small for two threads to help
 sys.path.append(str(Path(__file__).parent))  # for the modules here that several test modules share
 
 TINY_SCHEDULE = [(1, 1), (2, 2), (4, 4), (8, 8), (8, 8)]

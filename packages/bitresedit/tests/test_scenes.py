@@ -287,7 +287,8 @@ def test_every_surrounding_renders_alike_in_one_or_two_processes_and_by_seed(mat
     assert scenes == again
     pictures = render(scenes, size=24)
     assert pictures.shape == (len(SURROUNDINGS), 24, 24, 3)
-    assert (pictures == render(again, size=24, processes=2)).all()
+    # Two processes for one of the materials: starting them takes longer than the pictures.
+    assert (pictures == render(again, size=24, processes=1 + (material == "glass"))).all()
     flat = pictures.reshape(len(pictures), -1)
     assert len(np.unique(flat, axis=0)) == len(pictures)
 

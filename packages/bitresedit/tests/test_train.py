@@ -32,7 +32,6 @@ SLOW = replace(
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("train") / "run"
-    torch.set_num_threads(1)
     return folder, train(SLOW, folder, precision="fp32", every=STEPS)
 
 
@@ -52,25 +51,24 @@ def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainingState, "update", update)
 
 
-def test_training_stopped_in_both_stages_resumes_to_the_weights_of_an_uninterrupted_one(
-    tmp_path, finished, monkeypatch
-):
+def test_training_stopped_in_both_stages_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, monkeypatch):
     # Checkpoints appear whole or not at all (papers_shared kills writers to prove it), so that what an exception
     # leaves on disk is what a kill leaves.
-    folder = tmp_path / "run"
-    for stage, stop, kept in (("tokenizer.pt", 27, 20), ("transformer.pt", STEPS - 20 + 27, 20)):
+    plan, folder, whole = recipe("smoke"), tmp_path / "run", tmp_path / "whole"
+    steps = plan.tokenizer_training.steps
+    result = train(plan, whole, precision="fp32", every=steps)
+    for stage, stop, kept in (("tokenizer.pt", 5, 3), ("transformer.pt", steps - 3 + 5, 3)):
         with monkeypatch.context() as patched:
             stop_after(stop, patched)
             with pytest.raises(Stopped):
-                train(SLOW, folder, precision="fp32", every=20, resume=folder.exists())
+                train(plan, folder, precision="fp32", every=3, resume=folder.exists())
         assert torch.load(folder / stage, weights_only=True)["step"] == kept
-    resumed = train(SLOW, folder, precision="fp32", resume=True, every=STEPS)
-    whole, result = finished
+    resumed = train(plan, folder, precision="fp32", resume=True, every=steps)
     assert resumed.weights.read_bytes() == result.weights.read_bytes()
     for stage in ("tokenizer.pt", "transformer.pt"):
         losses = [torch.load(f / stage, weights_only=True)["losses"] for f in (folder, whole)]
         assert losses[0] == losses[1]
-        assert len(losses[0]) == STEPS
+        assert len(losses[0]) == steps
 
 
 def test_record_tells_what_was_run_and_measured(finished):
