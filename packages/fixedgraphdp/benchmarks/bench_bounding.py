@@ -30,7 +30,8 @@ def test_greedy(benchmark, million):
 
 @pytest.mark.benchmark(group="greedy, 1M examples of 3 users, k 1")
 def test_greedy_set_only(benchmark, million):
-    from fixedgraphdp.bounding import greedy_set, priority
+    from fixedgraphdp.greedy import greedy_set
+    from fixedgraphdp.ranking import priority
 
     greedy_set(generators.star(10), 1, np.arange(10))
     found = benchmark.pedantic(lambda: greedy_set(million, 1, priority(million)), rounds=3)

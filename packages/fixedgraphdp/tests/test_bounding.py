@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from fixedgraphdp import AttributionGraph, InfeasibleError, OnlineBounder, bound, generators, lp
 from fixedgraphdp.baselines import maximum_matching, published_greedy_k1, random_order, truncate_per_user
-from fixedgraphdp.bounding import METHODS, priority
+from fixedgraphdp.bounding import METHODS
 from fixedgraphdp.bounding_reference import largest_by_enumeration, sequential_greedy
 from fixedgraphdp.data import EMBEDDED, embedded
 from fixedgraphdp.multiplicative_weights import packing
+from fixedgraphdp.ranking import priority
 from fixedgraphdp.rounding import theory_alpha, theory_rounding
 from fixedgraphdp.rounds import parallel_rounds, rounds_duckdb
 from papers_shared.errors import InputError

@@ -109,7 +109,7 @@ def _rounded(graph: Any, k: int) -> dict[str, Any]:
     solved = lp.relaxation(graph, k)
     ones = np.ones(graph.n_examples)
     ranking = np.lexsort((np.arange(graph.n_examples), graph.sizes))
-    found = lp_candidates(graph, k, ones, solved.x, ranking)
+    found = lp_candidates(graph, k, ones, solved.x, [ranking])
     kept = 0 if found.theory is None else len(found.theory)
     return {
         "alpha": theory_alpha(graph.n_users, k),
