@@ -289,6 +289,13 @@ class AttributionGraph:
 
         return data.read_arxiv(Path(path)).graph
 
+    @classmethod
+    def from_chat(cls, path: str | Path) -> AttributionGraph:
+        """Read a chat export: sender and mentioned own a message. `fixedgraphdp.data.read_chat` also lists skips."""
+        from fixedgraphdp import data
+
+        return data.read_chat(Path(path)).graph
+
 
 def _pointers(counts: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n_plus_1"]:
     pointers = np.zeros(len(counts) + 1, np.int64)
