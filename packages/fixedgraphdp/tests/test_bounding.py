@@ -17,7 +17,7 @@ from fixedgraphdp.data import EMBEDDED, embedded
 from fixedgraphdp.multiplicative_weights import packing
 from fixedgraphdp.ranking import priority
 from fixedgraphdp.rounding import theory_alpha, theory_rounding
-from fixedgraphdp.rounds import parallel_rounds, rounds_duckdb
+from fixedgraphdp.rounds import parallel_rounds
 from papers_shared.errors import InputError
 
 examples = st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=10)
@@ -72,15 +72,6 @@ def test_rounds_and_greedy_equal_the_sequential_reference(lists, k, order, key):
     assert bound(graph, k, order=order, key=key).selected.tolist() == literal
     assert parallel_rounds(graph, k, ranking).tolist() == literal
     assert bound(graph, k, "rounds", order=order, key=key).selected.tolist() == literal
-
-
-def test_duckdb_rounds_equal_the_sequential_reference(tmp_path):
-    graph = generators.chung_lu_hypergraph(400, 80, 4, seed=3)
-    pairs = np.column_stack([graph.example_of_incidence, graph.example_users])
-    path = tmp_path / "pairs.csv"
-    np.savetxt(path, pairs, fmt="%d", delimiter=",", header="example_id,user_id", comments="")
-    for k in (1, 3):
-        assert rounds_duckdb(path, k) == bound(graph, k).selected.tolist()
 
 
 @given(larger)
