@@ -41,8 +41,8 @@ def test_known_values(k, sigma, value):
 @pytest.mark.parametrize("k", [1, 3])
 def test_renyi_accounting_is_an_upper_bound(k):
     q, sigma, steps = 0.02, 2.0, 200
-    orders = np.arange(2, 40)
-    x = np.linspace(-60, 80, 200_001)
+    orders = np.arange(2, 40, 2)
+    x = np.linspace(-60, 80, 20_001)
     log_null = norm.logpdf(x, 0, sigma)
     pmf = binom.pmf(np.arange(k + 1), k, q)
     log_shift = np.logaddexp.reduce([np.log(p) + norm.logpdf(x, j, sigma) for j, p in enumerate(pmf)], axis=0)

@@ -20,7 +20,7 @@ from fixedgraphdp.rounding import theory_alpha, theory_rounding
 from fixedgraphdp.rounds import parallel_rounds
 from papers_shared.errors import InputError
 
-examples = st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=10)
+examples = st.lists(st.sets(st.integers(0, 7), min_size=1, max_size=4), min_size=1, max_size=14)
 larger = st.lists(st.sets(st.integers(0, 15), min_size=1, max_size=4), min_size=1, max_size=60)
 
 

@@ -109,7 +109,7 @@ def test_bounding_keeps_users_in_few_clusters_and_drops_only_what_it_must(s):
     joined = [set(found.label[GRAPH.examples_of(user)].tolist()) - {-1} for user in range(GRAPH.n_users)]
     assert max(map(len, joined)) == found.s
     assert (found.label >= 0).sum() >= (iid.clusters_from_graph(GRAPH, s=1).label >= 0).sum()
-    for e in np.flatnonzero(found.label < 0).tolist():  # nothing left out would fit into a cluster that its users are all in
+    for e in np.flatnonzero(found.label < 0).tolist():  # none would fit into a cluster that all its users are in
         shared = set.intersection(*(joined[user] for user in GRAPH.users_of(e)))
         mates = np.flatnonzero((free.label == free.label[e]) & (found.label >= 0))
         assert not (len(mates) and found.label[mates[0]] in shared)

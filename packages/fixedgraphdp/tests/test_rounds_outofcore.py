@@ -74,8 +74,10 @@ def test_beam_runs_the_stages(tmp_path):
     with beam.Pipeline() as pipeline:
         found = pipeline | beam.Create(PAIRS) | bounding_rounds(2, 12)
         for name in ("taken", "open"):
-            _ = found[name] | f"text {name}" >> beam.Map(str) | f"write {name}" >> beam.io.WriteToText(
-                str(tmp_path / name), shard_name_template=""
+            _ = (
+                found[name]
+                | f"text {name}" >> beam.Map(str)
+                | f"write {name}" >> beam.io.WriteToText(str(tmp_path / name), shard_name_template="")
             )
     assert sorted(map(int, (tmp_path / "taken").read_text().split())) == bound(GRAPH, 2).selected.tolist()
     assert (tmp_path / "open").read_text() == ""

@@ -119,7 +119,7 @@ def noisy_sums(contents, steps):
 
 
 def test_an_audit_with_a_canary_user_finds_no_more_than_claimed():
-    steps = 1000
+    steps = 500
     shifted, report = noisy_sums(1.0, steps)
     still, _ = noisy_sums(0.0, steps)
     delta = 1e-3

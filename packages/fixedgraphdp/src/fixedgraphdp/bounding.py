@@ -164,9 +164,7 @@ def bound(
     return _finished(graph, k, method, found, weights, ranking, begun)
 
 
-def certified(
-    graph: AttributionGraph, k: Any, chosen: Int[np.ndarray, " s"], *, method: str = "given"
-) -> Bounded:
+def certified(graph: AttributionGraph, k: Any, chosen: Int[np.ndarray, " s"], *, method: str = "given") -> Bounded:
     """Check a set chosen elsewhere, by other code or at random, and tell how good it certainly is.
 
     Parameters

@@ -148,11 +148,7 @@ def _from_table(table: Any, path: Path, options: dict[str, Any]) -> AttributionG
 
 def _has_gaps(column: Any) -> bool:
     """Tell whether a cell is null or an empty text."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    return bool(column.null_count or (texts and compute.any(compute.equal(column, "")).as_py()))
+    return bool(column.null_count) or "" in column.unique().to_pylist()
 
 
 def _plain(names: np.ndarray) -> np.ndarray:

@@ -234,7 +234,7 @@ def load_causal_lm(model: str | Path) -> tuple[Any, Any]:
     except ImportError as error:
         raise InputError("transformers is not installed", hint="install fixedgraphdp[text]") from error
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(model))
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(model))
         loaded = AutoModelForCausalLM.from_pretrained(str(model), attn_implementation="eager")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load {model}: {str(error).splitlines()[0]}", hint="give a model's folder") from error

@@ -90,9 +90,7 @@ class AttributionGraph:
         """Return the examples of one user."""
         return self.user_examples[self.user_ptr[user] : self.user_ptr[user + 1]]
 
-    def incidences_of(
-        self, selected: Int[np.ndarray, " s"]
-    ) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]]:
+    def incidences_of(self, selected: Int[np.ndarray, " s"]) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]]:
         """Return the users of some examples, one after the other, and for each the place of its example in the list."""
         sizes = self.sizes[selected]
         offsets = self.example_ptr[selected] - np.cumsum(sizes) + sizes

@@ -1,4 +1,4 @@
-"""Greedy contribution bounding: sequential, online, improved by swaps, and the bound on the optimum it proves itself."""
+"""Greedy contribution bounding: sequential, online, improved by swaps, and the bound on the optimum it proves."""
 
 from __future__ import annotations
 

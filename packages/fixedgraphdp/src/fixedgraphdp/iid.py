@@ -188,9 +188,10 @@ def cluster_mean(
 ) -> float:
     """Estimate the mean of i.i.d. examples with user-level differential privacy.
 
-    Parameters as in `cluster_test`; ``values`` are ``(n,)`` contents within ``bounds``. Cluster sums around ``centre`` (by default the middle of ``bounds``) are clipped at `clip_level` and get the noise
-    of `cluster_test`. The clip holds with high probability only when ``centre`` is near the mean; elsewhere the
-    estimate is pulled towards it, so a second call centred at a first estimate pays off.
+    Parameters as in `cluster_test`; ``values`` are ``(n,)`` contents within ``bounds``. Cluster sums around ``centre``
+    (by default the middle of ``bounds``) are clipped at `clip_level` and get the noise of `cluster_test`. The clip
+    holds with high probability only when ``centre`` is near the mean; elsewhere the estimate is pulled towards it, so a
+    second call centred at a first estimate pays off.
 
     Raises
     ------

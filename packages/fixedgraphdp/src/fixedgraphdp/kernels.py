@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import no_type_check
 
 import numba
-import numpy as np
 
 
 @numba.njit(cache=True)

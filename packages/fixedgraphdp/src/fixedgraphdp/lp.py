@@ -145,7 +145,7 @@ def _binding(graph: AttributionGraph, k: int, capped: bool) -> np.ndarray:
 
 
 def _cover_value(graph: AttributionGraph, k: int, prices: np.ndarray, w: np.ndarray) -> float:
-    """Scale prices until they cover every owned example; their sum, and the public weight, bound the uncapped programme.
+    """Scale prices until they cover every owned example; their sum and the public weight bound the uncapped programme.
 
     A solver's prices are short by its tolerance only; where they are not, they prove nothing.
     """

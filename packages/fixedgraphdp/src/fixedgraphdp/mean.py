@@ -50,8 +50,8 @@ def private_mean(
     if not np.isfinite(w).all() or (w < 0).any() or not w.any():
         raise InputError("weights must be finite, non-negative and not all zero")
     kept = x[bounded.selected]
+    kept = np.where(np.isfinite(kept).all(axis=1, keepdims=True), kept, 0.0)  # no clip holds those
     lengths = np.linalg.norm(kept, axis=1, keepdims=True)
     clipped = kept * np.minimum(1.0, clip / np.maximum(lengths, 1e-300))
-    clipped[~np.isfinite(clipped).all(axis=1)] = 0.0  # what is not finite must not get past its clip
     scale = gaussian_sigma(epsilon, delta, bounded.k * float(w.max()) * clip)
     return (w @ clipped + scale * np.random.default_rng(seed).standard_normal(x.shape[1])) / w.sum()

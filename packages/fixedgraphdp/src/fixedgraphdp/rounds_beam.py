@@ -98,6 +98,7 @@ def bounding_rounds(k: int, rounds: int) -> Any:
         return ((user, (PAIR, len(users), example)) for user in users)
 
     def expand(pairs: Any) -> dict[str, Any]:
+        """Lay the rounds out one after the other."""
         taken = []
         keyed = pairs | "users of an example" >> beam.GroupByKey() | "open" >> beam.FlatMap(with_size)
         for number in range(1, rounds + 1):
@@ -105,9 +106,7 @@ def bounding_rounds(k: int, rounds: int) -> Any:
             votes = voted | f"votes {number}" >> beam.FlatMap(partial(only, "vote"))
             spent = voted | f"spent {number}" >> beam.FlatMap(partial(only, "spent"))
             counted = (
-                votes
-                | f"by example {number}" >> beam.GroupByKey()
-                | f"count {number}" >> beam.FlatMap(example_stage)
+                votes | f"by example {number}" >> beam.GroupByKey() | f"count {number}" >> beam.FlatMap(example_stage)
             )
             taken.append(counted | f"taken {number}" >> beam.FlatMap(partial(only, "taken")))
             still = counted | f"still open {number}" >> beam.FlatMap(partial(only, "user"))

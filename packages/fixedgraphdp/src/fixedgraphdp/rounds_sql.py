@@ -1,4 +1,4 @@
-"""The parallel rounds as two SQL queries each, for tables that need not fit into memory: DuckDB, and Spark for clusters.
+"""The parallel rounds as two SQL queries each, for tables larger than memory: DuckDB, and Spark for clusters.
 
 Both engines run the same text. Priority is ascending size, then ascending ``example_id``: the order of
 `fixedgraphdp.bounding.bound` without a key when the ids ascend.
@@ -21,7 +21,8 @@ OPEN = "SELECT example_id, user_id, count(*) OVER (PARTITION BY example_id) AS s
 WINNERS = """
 SELECT example_id FROM (
   SELECT example_id, size,
-         CASE WHEN row_number() OVER (PARTITION BY user_id ORDER BY size, example_id) <= budget THEN 1 ELSE 0 END AS vote
+         CASE WHEN row_number() OVER (PARTITION BY user_id ORDER BY size, example_id) <= budget
+              THEN 1 ELSE 0 END AS vote
   FROM open_pairs) votes
 GROUP BY example_id, size HAVING sum(vote) = size
 """
@@ -90,7 +91,7 @@ def rounds_duckdb(
 def rounds_spark(pairs: DataFrame, k: int) -> DataFrame:
     """Run the rounds on a Spark cluster.
 
-    Each round's tables are checkpointed on the executors (``localCheckpoint``), or the plan would grow with every round.
+    Each round's tables are checkpointed on the executors (``localCheckpoint``), or the plan would grow without end.
 
     Parameters
     ----------
