@@ -26,7 +26,7 @@ def exact_probabilities(graph, k):
 
 @pytest.mark.parametrize("options", [{"order": "random"}, {"scores": np.ones(4)}])
 def test_inclusion_probabilities_are_those_of_all_orders(options):
-    runs = 800
+    runs = 400
     found = inclusion_probabilities(PATH, 1, runs=runs, **options)
     assert np.allclose(found, exact_probabilities(PATH, 1), atol=4 * 0.5 / np.sqrt(runs))
 

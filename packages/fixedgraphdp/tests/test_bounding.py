@@ -32,7 +32,7 @@ def as_lists(graph):
     return [graph.users_of(e).tolist() for e in range(graph.n_examples)]
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(examples, st.integers(1, 3), st.integers(0, 100))
 def test_exact_is_the_best_of_all_subsets_and_every_bound_holds(lists, k, seed):
     graph = graph_of(lists)

@@ -95,7 +95,7 @@ def test_density_account_bias_and_test_answer(capsys):
     assert json.loads(out)["reject"] is True
 
 
-ARGUMENTS = ["train", "--examples", "400", "--k", "2", "--steps", "60", "--every", "3", "--seed", "5", "-q"]
+ARGUMENTS = ["train", "--examples", "400", "--k", "2", "--steps", "60", "--every", "5", "--seed", "5", "-q"]
 
 
 def start(*arguments):

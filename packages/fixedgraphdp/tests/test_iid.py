@@ -69,8 +69,8 @@ def bernoulli_test(truth, seed, alpha=0.1, **options):
 
 
 def test_it_keeps_its_level_and_has_power():
-    null = np.mean([bernoulli_test(0.5, seed).reject for seed in range(40)])
-    power = np.mean([bernoulli_test(0.6, seed).reject for seed in range(40)])
+    null = np.mean([bernoulli_test(0.5, seed).reject for seed in range(30)])
+    power = np.mean([bernoulli_test(0.6, seed).reject for seed in range(30)])
     assert null <= 0.2
     assert power >= 0.6
     shortcut = claims._power(0.1, 10, 100, 1.0, 4000, False, 0)

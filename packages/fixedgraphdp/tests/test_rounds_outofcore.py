@@ -30,7 +30,7 @@ def test_duckdb_gives_the_sequential_set(tmp_path, kind, k):
 
 
 def test_duckdb_works_within_its_memory_limit(tmp_path):
-    graph = generators.chung_lu_hypergraph(20_000, 8_000, 3, seed=1)
+    graph = generators.chung_lu_hypergraph(5_000, 2_000, 3, seed=1)
     path = tmp_path / "pairs.parquet"
     columns = {"example_id": graph.example_of_incidence, "user_id": graph.example_users}
     parquet.write_table(pa.table(columns), path)

@@ -158,7 +158,7 @@ def test_batches_come_from_the_bounded_set_at_the_rate_accounted_for():
 
 def test_no_step_beyond_the_budget():
     x, y = task()
-    model = trainer(steps=2)
+    model = trainer(steps=2, q=1.0)
     model.fit(x, y)
     with pytest.raises(BudgetError, match="all 2 steps"):
         model.step(x, y)
@@ -204,7 +204,7 @@ def test_the_set_does_not_depend_on_contents_even_when_they_are_poison():
     x, y = task()
     runs = []
     for contents in (x, np.full_like(x, np.nan), x[::-1].copy()):
-        model = trainer(steps=3)
+        model = trainer(steps=3, q=1.0)
         model.fit(contents, y)
         runs.append((model.bounded.selected.tolist(), model.report, [model.batch(t).tolist() for t in range(3)]))
         assert np.isfinite(np.asarray(model.params)).all()
@@ -214,7 +214,7 @@ def test_the_set_does_not_depend_on_contents_even_when_they_are_poison():
 def test_what_a_set_says_of_itself_is_not_trusted():
     loose = bound(GRAPH, 5)
     lying = dataclasses.replace(loose, k=1, user_degrees=np.minimum(loose.user_degrees, 1))
-    assert trainer(bounded=lying).report.k == int(loose.user_degrees.max()) > 1
+    assert trainer(bounded=lying, q=1.0).report.k == int(loose.user_degrees.max()) > 1
 
 
 def test_it_learns():

@@ -7,6 +7,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fixedgraphdp.plan import PrivacyReport, make_plan, poisson_batch
 from papers_shared.artifacts import append_jsonl, read_jsonl, write_npz
 from papers_shared.errors import InputError
 
+DEFAULT_OPTIMIZER = optax.sgd(0.5, momentum=0.9)
 Loss = Callable[..., Any]
 Rows = Array | np.ndarray
 
@@ -71,6 +73,30 @@ def clipped_sum(
     factors = jnp.where(jnp.isfinite(squares), factors, 0.0)
     clean = jax.tree.map(lambda g: jnp.where(jnp.isfinite(g), g, 0.0), gradients)
     return jax.tree.map(lambda g: jnp.tensordot(factors, g, axes=1), clean)
+
+
+_compiled_sum = jax.jit(clipped_sum, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _noisy_update(
+    update: Callable[..., Any],
+    params: PyTree,
+    state: PyTree,
+    total: PyTree,
+    seed: Array,
+    scale: float | Array,
+    expected: float | Array,
+) -> tuple[PyTree, PyTree]:
+    """Add noise that is a function of (low word, high word, step), divide by the expected batch, and apply."""
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed[0]), seed[1]), seed[2])
+    leaves, tree = jax.tree.flatten(total)
+    noisy = [
+        (leaf + scale * jax.random.normal(part, leaf.shape)) / expected
+        for leaf, part in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
+    ]
+    updates, state = update(jax.tree.unflatten(tree, noisy), state, params)
+    return optax.apply_updates(params, updates), state
 
 
 class DPSGD:
@@ -140,11 +166,9 @@ class DPSGD:
         self.inside[self.bounded.selected] = True
         self.seed = secrets.randbits(63) if seed is None else seed
         self.microbatch = microbatch
-        self.optimizer = optax.sgd(0.5, momentum=0.9) if optimizer is None else optimizer
+        self.optimizer = DEFAULT_OPTIMIZER if optimizer is None else optimizer
         self.state = self.optimizer.init(self.params)
         self.taken = 0
-        self._sum = jax.jit(lambda params, x, y, w: clipped_sum(loss_fn, params, x, y, w, clip))
-        self._apply = jax.jit(self._update)
 
     def batch(self, step: int) -> Int[np.ndarray, " b"]:
         """Return the examples of one step: a coin of rate q for each of S."""
@@ -167,7 +191,17 @@ class DPSGD:
         if len(strangers):
             raise PrivacyViolation(f"{len(strangers)} examples of the batch are not in S, first {strangers[0]}")
         total = self.gradient_sum(x, y, batch)
-        self.params, self.state = self._apply(self.params, self.state, total, jnp.uint32(self.taken))
+        report, seed = self.report, (self.seed & 0xFFFFFFFF, self.seed >> 32, self.taken)
+        scale = report.noise_multiplier * report.w_max * report.clip
+        self.params, self.state = _noisy_update(
+            self.optimizer.update,
+            self.params,
+            self.state,
+            total,
+            np.array(seed, np.uint32),
+            scale,
+            report.q * report.size,
+        )
         self.taken += 1
 
     def gradient_sum(self, x: Num[Any, "n ..."], y: Num[Any, "n ..."], batch: Int[np.ndarray, " b"]) -> PyTree:
@@ -179,21 +213,9 @@ class DPSGD:
             rows[: len(part)] = part
             weight = np.zeros(self.microbatch, np.float32)
             weight[: len(part)] = self.weights[part]
-            found = self._sum(self.params, jnp.asarray(x[rows]), jnp.asarray(y[rows]), jnp.asarray(weight))
+            found = _compiled_sum(self.loss_fn, self.params, x[rows], y[rows], weight, self.report.clip)
             total = jax.tree.map(jnp.add, total, found)
         return total
-
-    def _update(self, params: PyTree, state: PyTree, total: PyTree, step: Array) -> tuple[PyTree, PyTree]:
-        report = self.report
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed & 0xFFFFFFFF), self.seed >> 32), step)
-        leaves, tree = jax.tree.flatten(total)
-        scale = report.noise_multiplier * report.w_max * report.clip
-        noisy = [
-            (leaf + scale * jax.random.normal(part, leaf.shape)) / (report.q * report.size)
-            for leaf, part in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
-        ]
-        updates, state = self.optimizer.update(jax.tree.unflatten(tree, noisy), state, params)
-        return optax.apply_updates(params, updates), state
 
     def fit(
         self,
@@ -264,7 +286,6 @@ class DPSGD:
             leaves, tree = jax.tree.flatten((self.params, self.state))
             found = [jnp.asarray(saved[f"leaf_{i}"]) for i in range(len(leaves))]
         self.params, self.state = jax.tree.unflatten(tree, found)
-        self._apply = jax.jit(self._update)
         rows = [row for row in read_jsonl(folder / "history.jsonl") if row["step"] <= self.taken]
         (folder / "history.jsonl").unlink()
         for row in {row["step"]: row for row in rows}.values():
