@@ -100,11 +100,12 @@ def test_arxiv_texts_follow_the_examples_and_odd_separators_do_not_break_lines(t
 def test_chat_exports_attribute_to_sender_and_mentioned(tmp_path):
     path = tmp_path / "chat.jsonl"
     rows = [{"id": 1, "sender": "ann", "mentions": ["bob"]}, {"id": 2, "sender": "bob"}, {"sender": "eve"}]
+    rows += [{"id": 3, "sender": None}, {"id": 4, "sender": "ann", "mentions": "bob"}, {"id": None, "sender": "a"}, [1]]
     path.write_text("\n".join(map(json.dumps, rows)))
     found = data.read(path)
     assert named(found.graph) == {"1": ["ann", "bob"], "2": ["bob"]}
     assert named(AttributionGraph.from_chat(path)) == named(found.graph)
-    assert len(found.skipped) == 1
+    assert len(found.skipped) == 5
 
 
 def test_pair_tables_and_lists_are_one_graph(tmp_path):

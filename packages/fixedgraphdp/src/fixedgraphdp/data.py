@@ -271,8 +271,13 @@ def read_chat(path: Path) -> Reading:
     """
 
     def users(row: dict[str, Any]) -> tuple[str, list[str]]:
-        others = [*row.get("mentions", []), *row.get("to", [])]
-        return str(row["id"]), sorted({str(user) for user in [row["sender"], *others]})
+        others = [row.get("mentions") or [], row.get("to") or []]
+        if not all(isinstance(names, list) for names in others):
+            raise ValueError("mentions and to must be lists")
+        names = [row["sender"], *others[0], *others[1]]
+        if row["id"] is None or not all(isinstance(name, str | int) and str(name).strip() for name in names):
+            raise ValueError("an id or a user's name is missing")
+        return str(row["id"]), sorted({str(name) for name in names})
 
     return _read_jsonl(path, users, "a chat export with id and sender")
 
