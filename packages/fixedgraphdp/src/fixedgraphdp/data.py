@@ -271,6 +271,7 @@ def read_chat(path: Path) -> Reading:
     """
 
     def users(row: dict[str, Any]) -> tuple[str, list[str]]:
+        """Return a message's id and the names of sender and addressed."""
         others = [row.get("mentions") or [], row.get("to") or []]
         if not all(isinstance(names, list) for names in others):
             raise ValueError("mentions and to must be lists")
