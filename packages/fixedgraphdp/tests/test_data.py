@@ -84,13 +84,28 @@ def test_arxiv_metadata_give_co_authors(tmp_path):
     assert named(AttributionGraph.from_arxiv_jsonl(path)) == named(found.graph)
 
 
+def test_arxiv_texts_follow_the_examples_and_odd_separators_do_not_break_lines(tmp_path):
+    path = tmp_path / "arxiv.jsonl"
+    rows = [
+        {"id": "1", "title": "A\n  title", "abstract": " one\u2028two ", "authors_parsed": [["Doe", "Jane", ""]]},
+        {"id": "2", "title": "no authors", "authors_parsed": []},
+        {"id": "3", "title": "B", "abstract": "c", "authors_parsed": [["Roe", "R", ""]]},
+    ]
+    path.write_text("\n".join(json.dumps(row, ensure_ascii=False) for row in rows), encoding="utf-8")
+    reading, texts = data.read_arxiv_texts(path)
+    assert reading.graph.example_ids.tolist() == ["1", "3"]
+    assert texts == ["A title\none two", "B\nc"]
+
+
 def test_chat_exports_attribute_to_sender_and_mentioned(tmp_path):
     path = tmp_path / "chat.jsonl"
     rows = [{"id": 1, "sender": "ann", "mentions": ["bob"]}, {"id": 2, "sender": "bob"}, {"sender": "eve"}]
+    rows += [{"id": 3, "sender": None}, {"id": 4, "sender": "ann", "mentions": "bob"}, {"id": None, "sender": "a"}, [1]]
     path.write_text("\n".join(map(json.dumps, rows)))
     found = data.read(path)
     assert named(found.graph) == {"1": ["ann", "bob"], "2": ["bob"]}
-    assert len(found.skipped) == 1
+    assert named(AttributionGraph.from_chat(path)) == named(found.graph)
+    assert len(found.skipped) == 5
 
 
 def test_pair_tables_and_lists_are_one_graph(tmp_path):
@@ -106,6 +121,38 @@ def test_pair_tables_and_lists_are_one_graph(tmp_path):
     assert named(AttributionGraph.from_parquet(tmp_path / "p.parquet")) == expected
     assert named(AttributionGraph.from_parquet(tmp_path / "l.parquet")) == expected
     assert named(data.read(tmp_path / "p.txt").graph) == {"line 2": ["u1", "u2"], "line 4": ["u2"]}
+
+
+def test_names_of_a_csv_are_text_and_numbered_by_first_appearance(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("example_id,body,user_id\n2,secret,007\n2,secret,7\n2026-01-01,secret,007\n")
+    graph = AttributionGraph.from_csv(path)
+    assert named(graph) == {"2": ["007", "7"], "2026-01-01": ["007"]}
+    columns = ["2", "2", "2026-01-01"], ["007", "7", "007"]
+    same = AttributionGraph.from_pairs(*columns)
+    assert graph.example_ids.tolist() == same.example_ids.tolist()
+    assert graph.user_ids.tolist() == same.user_ids.tolist()
+    assert graph.example_users.tolist() == same.example_users.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        (None, "cannot read"),
+        ({"x": np.ones((2, 2))}, "cannot read"),
+        ({"x": np.ones((2, 2)), "y": np.ones(3)}, "shape"),
+        ({"x": np.full((2, 2), np.nan), "y": np.ones(2)}, "finite"),
+        ({"x": np.ones((2, 2)), "y": np.array([0, 2])}, "labels are 0 or 1"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused(tmp_path, arrays, says):
+    path = tmp_path / "rows.npz"
+    path.write_bytes(b"PK\x03\x04 torn") if arrays is None else np.savez(path, **arrays)
+    with pytest.raises(InputError, match=says):
+        data.read_features(path)
+    np.save(tmp_path / "x.npy", np.ones(3))
+    with pytest.raises(InputError, match="single array"):
+        data.read_features(tmp_path / "x.npy")
 
 
 def test_examples_without_users_are_refused_by_name_or_kept_as_public(tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fixedgraphdp import AttributionGraph, claims, generators, iid
+from fixedgraphdp.bounds import gaussian_sigma
 from papers_shared.errors import InputError
 
 GRAPH = generators.chung_lu_hypergraph(200, 60, 3, seed=6)
@@ -68,8 +69,8 @@ def bernoulli_test(truth, seed, alpha=0.1, **options):
 
 
 def test_it_keeps_its_level_and_has_power():
-    null = np.mean([bernoulli_test(0.5, seed).reject for seed in range(40)])
-    power = np.mean([bernoulli_test(0.6, seed).reject for seed in range(40)])
+    null = np.mean([bernoulli_test(0.5, seed).reject for seed in range(30)])
+    power = np.mean([bernoulli_test(0.6, seed).reject for seed in range(30)])
     assert null <= 0.2
     assert power >= 0.6
     shortcut = claims._power(0.1, 10, 100, 1.0, 4000, False, 0)
@@ -80,6 +81,38 @@ def test_the_noise_is_that_of_the_sensitivity():
     found = bernoulli_test(0.5, 0)
     assert found.noise_scale == pytest.approx(2 * found.s * found.tau / 1.0)
     assert bernoulli_test(0.5, 0, worst_case=True).tau == pytest.approx(10 * (np.log(1.2) - np.log(0.8)) / 2)
+
+
+def test_with_a_delta_the_noise_is_gaussian_of_the_same_sensitivity():
+    found = bernoulli_test(0.5, 0, delta=1e-5)
+    assert found.noise_scale == pytest.approx(gaussian_sigma(1.0, 1e-5, 2 * found.s * found.tau))
+    assert bernoulli_test(0.5, 0).noise_scale < found.noise_scale
+    clusters = iid.clusters_from_graph(generators.clustered(40, 5))
+    zeros = np.zeros(200)
+    draws = [iid.cluster_mean(zeros, clusters, 1.0, delta=1e-5, bounds=(-1.0, 1.0), seed=s) for s in range(400)]
+    tau = iid.clip_level(5, 40, 1.0)
+    assert np.std(draws) == pytest.approx(gaussian_sigma(1.0, 1e-5, 2 * tau) / 200, rel=0.1)
+    assert abs(np.mean(np.array(draws) ** 4) / np.var(draws) ** 2 - 3) < 1  # Laplace's kurtosis is 6
+
+
+def test_without_a_seed_the_noise_is_a_new_one_each_time():
+    clusters = iid.clusters_from_graph(generators.clustered(4, 5))
+    draws = {iid.cluster_mean(np.zeros(20), clusters, 1.0, bounds=(-1.0, 1.0)) for _ in range(4)}
+    assert len(draws) == 4
+
+
+@pytest.mark.parametrize("s", [1, 2, 4])
+def test_bounding_keeps_users_in_few_clusters_and_drops_only_what_it_must(s):
+    free = iid.clusters_from_graph(GRAPH)
+    found = iid.clusters_from_graph(GRAPH, s=s)
+    assert found.s <= s < free.s
+    joined = [set(found.label[GRAPH.examples_of(user)].tolist()) - {-1} for user in range(GRAPH.n_users)]
+    assert max(map(len, joined)) == found.s
+    assert (found.label >= 0).sum() >= (iid.clusters_from_graph(GRAPH, s=1).label >= 0).sum()
+    for e in np.flatnonzero(found.label < 0).tolist():  # none would fit into a cluster that all its users are in
+        shared = set.intersection(*(joined[user] for user in GRAPH.users_of(e)))
+        mates = np.flatnonzero((free.label == free.label[e]) & (found.label >= 0))
+        assert not (len(mates) and found.label[mates[0]] in shared)
 
 
 def test_the_mean_is_close_and_improves_with_privacy_loss():

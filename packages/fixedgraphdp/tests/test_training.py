@@ -1,5 +1,6 @@
 """DP-SGD keeps what it promises: literal loop, brute-force sensitivity, an audit, budgets, resumption."""
 
+import dataclasses
 import itertools
 
 import jax
@@ -9,7 +10,15 @@ import optax
 import pytest
 from scipy.stats import beta
 
-from fixedgraphdp import AttributionGraph, BudgetError, PrivacyViolation, accounting, bound, generators
+from fixedgraphdp import (
+    AttributionGraph,
+    BudgetError,
+    PrivacyViolation,
+    accounting,
+    bound,
+    generators,
+    inclusion_probabilities,
+)
 from fixedgraphdp.training import DPSGD, clipped_sum, logistic_loss, opacus_sampler
 from fixedgraphdp.training_reference import clipped_sum_loop
 from papers_shared.artifacts import read_jsonl
@@ -110,7 +119,7 @@ def noisy_sums(contents, steps):
 
 
 def test_an_audit_with_a_canary_user_finds_no_more_than_claimed():
-    steps = 1000
+    steps = 500
     shifted, report = noisy_sums(1.0, steps)
     still, _ = noisy_sums(0.0, steps)
     delta = 1e-3
@@ -149,7 +158,7 @@ def test_batches_come_from_the_bounded_set_at_the_rate_accounted_for():
 
 def test_no_step_beyond_the_budget():
     x, y = task()
-    model = trainer(steps=2)
+    model = trainer(steps=2, q=1.0)
     model.fit(x, y)
     with pytest.raises(BudgetError, match="all 2 steps"):
         model.step(x, y)
@@ -172,6 +181,8 @@ def test_a_run_that_stops_and_resumes_equals_one_that_does_not(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         first.fit(x, y, folder=tmp_path, every=5, progress=stop)
+    with pytest.raises(InputError, match="another set, noise or budget"):
+        trainer(steps=24).fit(x, y, folder=tmp_path)
     again = trainer(seed=99)  # the checkpoint's seed counts: no second noise for a step
     resumed, _ = again.fit(x, y, folder=tmp_path, every=5, evaluate=lambda params: 0.5)
     assert again.seed == 7
@@ -183,6 +194,27 @@ def test_weights_against_bias_stay_within_their_sensitivity():
     model = trainer(weights="ht", w_max=2.0)
     assert model.weights.max() <= 2.0
     assert model.report.w_max == 2.0
+    # They are of the set's own distribution: drawn with random ties, under the key.
+    assert model.bounded.selected.tolist() == bound(GRAPH, 2, order="user-degree", key=0).selected.tolist()
+    p = inclusion_probabilities(GRAPH, 2, order="user-degree", runs=200)
+    assert np.allclose(model.weights, np.minimum(p.mean() / np.maximum(p, 1 / 400), 2.0), rtol=0.02)
+
+
+def test_the_set_does_not_depend_on_contents_even_when_they_are_poison():
+    x, y = task()
+    runs = []
+    for contents in (x, np.full_like(x, np.nan), x[::-1].copy()):
+        model = trainer(steps=3, q=1.0)
+        model.fit(contents, y)
+        runs.append((model.bounded.selected.tolist(), model.report, [model.batch(t).tolist() for t in range(3)]))
+        assert np.isfinite(np.asarray(model.params)).all()
+    assert runs[0] == runs[1] == runs[2]
+
+
+def test_what_a_set_says_of_itself_is_not_trusted():
+    loose = bound(GRAPH, 5)
+    lying = dataclasses.replace(loose, k=1, user_degrees=np.minimum(loose.user_degrees, 1))
+    assert trainer(bounded=lying, q=1.0).report.k == int(loose.user_degrees.max()) > 1
 
 
 def test_it_learns():

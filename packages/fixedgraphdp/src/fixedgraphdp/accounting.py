@@ -248,12 +248,12 @@ def _through_zero(spent: PrivacyLossDistribution, delta: float) -> float:
 
 
 def _check(k: int, q: float, sigma: float, steps: int, adjacency: str) -> None:
-    if k < 0:
-        raise InputError(f"k must be at least 0, not {k}")
+    if k != int(k) or k < 0:
+        raise InputError(f"k must be a whole number of at least 0, not {k}")
     if not 0 < q <= 1:
         raise InputError(f"the sampling rate q must lie in (0, 1], not {q}")
-    if not sigma > 0:
-        raise InputError(f"the noise multiplier must be positive, not {sigma}")
+    if not 0 < sigma < np.inf:
+        raise InputError(f"the noise multiplier must be positive and finite, not {sigma}")
     if steps < 1:
         raise InputError(f"steps must be at least 1, not {steps}")
     if adjacency not in ("zero-out", "replace"):

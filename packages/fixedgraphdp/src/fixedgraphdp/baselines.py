@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Int
 
 from fixedgraphdp import accounting
-from fixedgraphdp.bounding import greedy_set, priority
 from fixedgraphdp.graph import AttributionGraph
+from fixedgraphdp.greedy import greedy_set
+from fixedgraphdp.ranking import priority
 from papers_shared.errors import InputError
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 from scipy.stats import chi2
 
-from fixedgraphdp.bounding import bound, checked_budget, greedy_set
+from fixedgraphdp.bounding import Bounded, bound, certified
 from fixedgraphdp.graph import AttributionGraph
+from fixedgraphdp.greedy import greedy_set
 from papers_shared.errors import InputError
 
 SMALL = 64
@@ -85,8 +86,7 @@ def inclusion_probabilities(
     rng = np.random.default_rng([seed, 3])
     for run in range(runs):
         if scores is not None:
-            ranking = np.argsort(-np.log(rng.random(graph.n_examples)) / scores, kind="stable")
-            kept = greedy_set(graph, k, ranking)
+            kept = _prioritised(graph, k, scores, rng)
         else:
             kept = bound(graph, k, method, order=order, key=seed * 100_003 + run).selected
         counts[kept] += 1
@@ -149,13 +149,17 @@ def fair_scores(graph: AttributionGraph, k: int, *, rounds: int = 20, runs: int 
     return best
 
 
-def fair_bound(
-    graph: AttributionGraph, k: int, scores: Float[np.ndarray, " n"], *, seed: int = 0
-) -> Int[np.ndarray, " s"]:
-    """Draw one bounding with the priorities of `fair_scores`; return the kept examples, ascending."""
+def fair_bound(graph: AttributionGraph, k: int, scores: Float[np.ndarray, " n"], *, seed: int = 0) -> Bounded:
+    """Draw one bounding with the priorities of `fair_scores`, ready for training."""
     rng = np.random.default_rng([seed, 4])
-    ranking = np.argsort(-np.log(rng.random(graph.n_examples)) / scores, kind="stable")
-    return greedy_set(graph, checked_budget(k), ranking)
+    return certified(graph, k, _prioritised(graph, k, scores, rng), method="fair")
+
+
+def _prioritised(
+    graph: AttributionGraph, k: int, scores: Float[np.ndarray, " n"], rng: np.random.Generator
+) -> Int[np.ndarray, " s"]:
+    """Run greedy once in descending order of U^(1/s)."""
+    return greedy_set(graph, k, np.argsort(-np.log(rng.random(graph.n_examples)) / scores, kind="stable"))
 
 
 def bias_report(

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from fixedgraphdp import kernels, lp
+from fixedgraphdp import lp
 from fixedgraphdp.errors import InfeasibleError
 from fixedgraphdp.graph import AttributionGraph
+from fixedgraphdp.greedy import certificate, certified_greedy, checked_budget, greedy_set, improved_by_swaps
+from fixedgraphdp.ranking import priority
 from fixedgraphdp.rounding import lp_candidates
 from fixedgraphdp.rounds import parallel_rounds
 from papers_shared.errors import InputError
 
 METHODS = ("greedy", "greedy-then-swap", "rounds", "online", "lp", "exact")
-ORDERS = ("size", "user-degree", "random", "given")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,16 @@ class Bounded:
     def ratio_certificate(self) -> float:
         """At least this share of the best possible weight is kept."""
         return self.weight / self.upper_bound if self.upper_bound > 0 else 1.0
+
+
+class _Found(NamedTuple):
+    """What a method gives: the set, a bound on the optimum, degrees if it comes with a certificate, LP value, notes."""
+
+    chosen: Int[np.ndarray, " s"]
+    upper_bound: float = np.inf
+    degree: Int[np.ndarray, " v"] | None = None
+    lp_value: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def bound(
@@ -129,186 +140,121 @@ def bound(
     >>> kept.selected
     array([0, 2])
     """
-    if not isinstance(graph, AttributionGraph):
-        raise TypeError(f"bounding sees the public graph only, not {type(graph).__name__}")
-    k = checked_budget(k)
-    w = _checked_weights(graph, weights)
-    if method not in METHODS:
-        raise InputError(f"unknown method {method!r}", hint=f"choose {', '.join(METHODS)}")
-    if not graph.n_examples:
-        raise InfeasibleError("the graph has no example, so nothing can be kept")
     begun = time.monotonic()
-    ranking = priority(graph, "given" if method == "online" else order, weights=weights, key=key)
-    lp_value, upper, notes = None, np.inf, ()
-    if method == "lp":
-        solved = lp.relaxation(graph, k, w, time_limit=time_limit)
-        lp_value, upper = solved.value, solved.upper_bound
-        notes = (f"{solved.solver}: {solved.note}",) if solved.note else ()
-        chosen = lp_candidates(graph, k, w, solved.x, ranking, trials=trials, seed=key or 0).best
-    elif method == "exact":
-        found = lp.integer_optimum(graph, k, w, time_limit=time_limit)
-        upper = found.upper_bound
-        fallback = greedy_set(graph, k, ranking)
-        chosen = found.chosen if w[found.chosen].sum() >= w[fallback].sum() else fallback
-        notes = () if found.optimal else (f"not proven optimal within {time_limit:g} s",)
-    elif method == "rounds":
-        chosen = parallel_rounds(graph, k, ranking)
+    k = _checked(graph, k, method, weights)
+    if method == "online":
+        ranking = priority(graph, "given")
     else:
-        chosen = greedy_set(graph, k, ranking)
-        if method == "greedy-then-swap":
-            chosen = _swap(graph, k, ranking, chosen, w)
-    chosen = np.sort(chosen).astype(np.int64)
-    upper = min(upper, greedy_certificate(graph, k, chosen, w))
-    if weights is None:
-        upper = float(np.floor(upper + 1e-6))
+        ranking = priority(graph, order, weights=weights, key=key)
+    if method == "lp":
+        rankings = [ranking] if order == "size" else [ranking, priority(graph, "size", weights=weights)]
+        found = _by_relaxation(graph, k, _weights(graph, weights), rankings, trials, key or 0, time_limit)
+    elif method == "exact":
+        found = _by_branching(graph, k, _weights(graph, weights), ranking, time_limit)
+    elif method == "rounds":
+        found = _Found(parallel_rounds(graph, k, ranking))
+    elif method == "greedy-then-swap":
+        w = _weights(graph, weights)
+        found = _Found(improved_by_swaps(graph, k, ranking, greedy_set(graph, k, ranking), w))
+    elif weights is None:
+        chosen, degree, upper = certified_greedy(graph, k, ranking)
+        found = _Found(chosen, upper, degree)
+    else:
+        found = _Found(greedy_set(graph, k, ranking))
+    return _finished(graph, k, method, found, weights, ranking, begun)
+
+
+def certified(graph: AttributionGraph, k: Any, chosen: Int[np.ndarray, " s"], *, method: str = "given") -> Bounded:
+    """Check a set chosen elsewhere, by other code or at random, and tell how good it certainly is.
+
+    Parameters
+    ----------
+    graph, k
+        As in `bound`.
+    chosen
+        Example numbers in any order.
+    method
+        A name for the result.
+
+    Raises
+    ------
+    InputError
+        A user has more than k examples in the set; an example is named twice or is not in the graph.
+    """
+    begun = time.monotonic()
+    k = checked_budget(k)
+    inside = np.unique(chosen)
+    if len(inside) != len(chosen) or (len(inside) and not 0 <= inside[0] <= inside[-1] < graph.n_examples):
+        raise InputError(f"the set must name examples of the graph, 0 to {graph.n_examples - 1}, once each")
+    degree = graph.user_degrees(inside)
+    if degree.max(initial=0) > k:
+        worst = int(degree.argmax())
+        raise InputError(f"user {graph.user_ids[worst]} has {degree[worst]} examples in the set, more than k = {k}")
+    ranking = priority(graph, "given")
+    return _finished(graph, k, method, _Found(inside, float(graph.n_examples)), None, ranking, begun)
+
+
+def _by_relaxation(
+    graph: AttributionGraph, k: int, w: np.ndarray, rankings: list[np.ndarray], trials: int, seed: int, limit: float
+) -> _Found:
+    """Solve the LP and round it."""
+    solved = lp.relaxation(graph, k, w, time_limit=limit)
+    chosen = lp_candidates(graph, k, w, solved.x, rankings, trials=trials, seed=seed).best
+    notes = (f"{solved.solver}: {solved.note}",) if solved.note else ()
+    return _Found(chosen, solved.upper_bound, lp_value=solved.value, notes=notes)
+
+
+def _by_branching(graph: AttributionGraph, k: int, w: np.ndarray, ranking: np.ndarray, limit: float) -> _Found:
+    """Solve the integer programme; greedy's set stands in when time is up before anything better is found."""
+    solved = lp.integer_optimum(graph, k, w, time_limit=limit)
+    chosen, fallback = solved.chosen, greedy_set(graph, k, ranking)
+    if w[fallback].sum() > w[chosen].sum():
+        chosen = fallback
+    notes = () if solved.optimal else (f"not proven optimal within {limit:g} s",)
+    return _Found(chosen, solved.upper_bound, notes=notes)
+
+
+def _finished(
+    graph: AttributionGraph,
+    k: int,
+    method: str,
+    found: _Found,
+    weights: np.ndarray | None,
+    ranking: np.ndarray,
+    begun: float,
+) -> Bounded:
+    """Add the degrees and the certificate, unless greedy brought them along."""
+    chosen, upper, degree = found.chosen, found.upper_bound, found.degree
+    if degree is None:
+        degree = graph.user_degrees(chosen)
+        upper = min(upper, certificate(graph, k, chosen, _weights(graph, weights), ranking))
     return Bounded(
         selected=chosen,
         k=k,
         method=method,
-        weight=float(w[chosen].sum()),
-        lp_value=lp_value,
-        upper_bound=upper,
-        user_degrees=graph.user_degrees(chosen),
+        weight=float(len(chosen) if weights is None else weights[chosen].sum()),
+        lp_value=found.lp_value,
+        upper_bound=float(np.floor(upper + 1e-6)) if weights is None else upper,
+        user_degrees=degree,
         seconds=time.monotonic() - begun,
-        notes=notes,
+        notes=found.notes,
     )
 
 
-def priority(
-    graph: AttributionGraph,
-    order: str = "size",
-    *,
-    weights: Float[np.ndarray, " n"] | None = None,
-    key: int | None = None,
-) -> Int[np.ndarray, " n"]:
-    """Return the examples in greedy's order, the first considered first.
-
-    Parameters
-    ----------
-    graph, order, weights, key
-        As in `bound`: descending weight, then the order's measure, then random under a key or by number.
-
-    Raises
-    ------
-    InputError
-        An unknown order.
-    """
+def _checked(graph: AttributionGraph, k: Any, method: str, weights: np.ndarray | None) -> int:
+    """Refuse what `bound` cannot work on; return k as an int."""
+    if not isinstance(graph, AttributionGraph):
+        raise TypeError(f"bounding sees the public graph only, not {type(graph).__name__}")
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}", hint=f"choose {', '.join(METHODS)}")
     n = graph.n_examples
-    rng = np.random.default_rng(key)
-    ranking = np.arange(n) if key is None and order != "random" else rng.permutation(n)
-    if order == "size":
-        measure = graph.sizes
-    elif order == "user-degree":
-        loads = graph.degrees[graph.example_users].astype(float)
-        measure = np.bincount(graph.example_of_incidence, loads, n).astype(np.int64)
-    elif order in ("random", "given"):
-        measure = None
-        ranking = ranking if order == "random" else np.arange(n)
-    else:
-        raise InputError(f"unknown order {order!r}", hint=f"choose {', '.join(ORDERS)}")
-    # Stable sorts, the least important first.
-    for values in (measure, None if weights is None else -weights):
-        if values is not None:
-            small = values.dtype.kind == "i" and values.max(initial=0) < 2**16
-            keys = values.astype(np.uint16) if small else values  # NumPy sorts 16 bits by radix
-            ranking = ranking[np.argsort(keys[ranking], kind="stable")]
-    return ranking
+    if weights is not None and (weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any()):
+        raise InputError(f"weights must be {n} finite non-negative numbers")
+    budget = checked_budget(k)
+    if not n:
+        raise InfeasibleError("the graph has no example, so nothing can be kept")
+    return budget
 
 
-def greedy_certificate(
-    graph: AttributionGraph, k: int, selected: Int[np.ndarray, " s"], weights: Float[np.ndarray, " n"]
-) -> float:
-    r"""Bound the optimum by a set in which nothing more fits, in one pass and without an LP.
-
-    Every example outside S has a saturated user; that user's price :math:`y_v` is the heaviest example charged to it,
-    and :math:`z_e = \max(0, w_e - y(e))`. This is feasible in the dual, so
-    :math:`w(OPT) \le k \sum_v y_v + \sum_e z_e`, which without weights is at most :math:`r |S|`. Infinite when
-    something still fits.
-    """
-    degree, inside = _state(graph, selected)
-    prices = np.zeros(graph.n_users)
-    return kernels.charge(graph.example_ptr, graph.example_users, k, degree, inside, weights.astype(float), prices)
-
-
-def checked_budget(k: Any) -> int:
-    """Return k as an int.
-
-    Raises
-    ------
-    InputError
-        It is no whole number of at least 1.
-    """
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise InputError(f"k must be a whole number of at least 1, not {k!r}")
-    return int(k)
-
-
-def _checked_weights(graph: AttributionGraph, weights: np.ndarray | None) -> np.ndarray:
-    if weights is None:
-        return np.ones(graph.n_examples)
-    if weights.shape != (graph.n_examples,) or not np.isfinite(weights).all() or (weights < 0).any():
-        raise InputError(f"weights must be {graph.n_examples} finite non-negative numbers")
-    return weights
-
-
-def _state(graph: AttributionGraph, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    selected = np.zeros(graph.n_examples, bool)
-    selected[chosen] = True
-    return graph.user_degrees(chosen).astype(np.int64), selected
-
-
-def greedy_set(graph: AttributionGraph, k: int, ranking: Int[np.ndarray, " n"]) -> Int[np.ndarray, " s"]:
-    """Return what sequential greedy keeps when it goes through the examples in the order ``ranking``, ascending."""
-    degree, selected = np.zeros(graph.n_users, np.int64), np.zeros(graph.n_examples, bool)
-    kernels.admit(ranking, graph.example_ptr, graph.example_users, k, degree, selected)
-    return np.flatnonzero(selected)
-
-
-def _swap(graph: AttributionGraph, k: int, ranking: np.ndarray, chosen: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Exchange until nothing improves, then fill up; at most 50 passes."""
-    degree, selected = _state(graph, chosen)
-    for _ in range(50):
-        swaps = kernels.swap_pass(
-            ranking,
-            graph.example_ptr,
-            graph.example_users,
-            graph.user_ptr,
-            graph.user_examples,
-            w.astype(np.float64),
-            k,
-            degree,
-            selected,
-        )
-        kernels.admit(ranking, graph.example_ptr, graph.example_users, k, degree, selected)
-        if not swaps:
-            break
-    return np.flatnonzero(selected)
-
-
-class OnlineBounder:
-    """Greedy for examples that arrive one by one and cannot be called back.
-
-    Parameters
-    ----------
-    k
-        Budget of every user.
-
-    Examples
-    --------
-    >>> gate = OnlineBounder(k=1)
-    >>> gate.offer(["ann", "bob"]), gate.offer(["bob", "eve"])
-    (True, False)
-    """
-
-    def __init__(self, k: int) -> None:
-        self.k = checked_budget(k)
-        self.degree: dict[Any, int] = {}
-
-    def offer(self, users: list[Any]) -> bool:
-        """Take the example if all its users have budget left, and say whether it was taken."""
-        people = set(users)
-        if any(self.degree.get(user, 0) >= self.k for user in people):
-            return False
-        for user in people:
-            self.degree[user] = self.degree.get(user, 0) + 1
-        return True
+def _weights(graph: AttributionGraph, weights: np.ndarray | None) -> np.ndarray:
+    return np.ones(graph.n_examples) if weights is None else weights

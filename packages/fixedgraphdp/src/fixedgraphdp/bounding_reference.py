@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 
@@ -21,13 +20,17 @@ def sequential_greedy(lists: Sequence[Sequence[int]], k: int, order: Sequence[in
 def largest_by_enumeration(
     lists: Sequence[Sequence[int]], k: int, weights: Sequence[float] | None = None
 ) -> tuple[float, list[int]]:
-    """Try every subset of the examples; return the largest weight of a ``k``-bounded one, and one that has it."""
+    """Try every ``k``-bounded subset of the examples; return the largest weight of one, and one that has it."""
     value = [1.0] * len(lists) if weights is None else list(weights)
-    best: tuple[float, list[int]] = (0.0, [])
-    for chosen in itertools.product((False, True), repeat=len(lists)):
-        subset = [e for e, taken in enumerate(chosen) if taken]
-        users = [v for e in subset for v in lists[e]]
-        total = sum(value[e] for e in subset)
-        if total > best[0] and all(users.count(v) <= k for v in set(users)):
-            best = total, subset
-    return best
+
+    def best(first: int, degree: dict[int, int]) -> tuple[float, list[int]]:
+        """Return the best of the examples from ``first`` on, given each user's examples among those before."""
+        if first == len(lists):
+            return 0.0, []
+        found = best(first + 1, degree)
+        if all(degree.get(v, 0) < k for v in lists[first]):
+            total, subset = best(first + 1, degree | {v: degree.get(v, 0) + 1 for v in lists[first]})
+            found = max(found, (total + value[first], [first, *subset]))
+        return found
+
+    return best(0, {})

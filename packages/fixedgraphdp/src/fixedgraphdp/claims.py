@@ -82,9 +82,9 @@ def rounding(ctx: Context) -> dict:
             left.loglog(vs, [row["alpha"] for row in mine], "--", color=PALETTE[k - 1])
         left.set(xlabel="users |V|", ylabel="LP / theory's set (dashed: guarantee)")
         left.legend()
-        for name in ("random", *EMBEDDED):
+        for shift, name in zip((-0.24, -0.08, 0.08, 0.24), ("random", *EMBEDDED), strict=True):
             mine = [row for row in rows if row["graph"] == name]
-            right.plot([row["k"] for row in mine], [row["practical"] for row in mine], "o", label=name, alpha=0.7)
+            right.plot([row["k"] + shift for row in mine], [row["practical"] for row in mine], "o", label=name)
         right.axhline(0.95, linestyle="--", color="#444444", linewidth=1)
         right.set(xlabel="budget k", ylabel="practical set / LP", xticks=[1, 2, 4, 8])
         right.legend()
@@ -109,7 +109,7 @@ def _rounded(graph: Any, k: int) -> dict[str, Any]:
     solved = lp.relaxation(graph, k)
     ones = np.ones(graph.n_examples)
     ranking = np.lexsort((np.arange(graph.n_examples), graph.sizes))
-    found = lp_candidates(graph, k, ones, solved.x, ranking)
+    found = lp_candidates(graph, k, ones, solved.x, [ranking])
     kept = 0 if found.theory is None else len(found.theory)
     return {
         "alpha": theory_alpha(graph.n_users, k),

@@ -21,6 +21,7 @@ Dedupe = Annotated[bool, typer.Option("--dedupe", help="Drop repeated (example, 
 PublicEmpty = Annotated[bool, typer.Option("--public-empty", help="Keep examples without users, as public data.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
+NoiseSeed = Annotated[int | None, typer.Option(min=0, help="Makes the noise repeatable, and so not secret.")]
 Delta = Annotated[float, typer.Option(help="Delta of the privacy guarantee.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run left in the folder.")]
 
@@ -116,12 +117,13 @@ def density(
     beta: Annotated[float, typer.Option(help="Share of the examples that may be lost.")] = 0.5,
     graph: Embedded = "les_miserables",
     dedupe: Dedupe = False,
+    public_empty: PublicEmpty = False,
     json: Json = False,
 ) -> None:
     """Measure the density c: the least budget per user that keeps half of the examples."""
     from fixedgraphdp.density import density as measure
 
-    found = measure(_graph(pairs, graph, dedupe).graph, beta)._asdict()
+    found = measure(_graph(pairs, graph, dedupe, public_empty).graph, beta)._asdict()
     if json:
         emit_json(found)
     else:
@@ -176,8 +178,10 @@ def train(
     weights: Annotated[str | None, typer.Option(help="ht weights examples against selection bias.")] = None,
     examples: Annotated[int, typer.Option(min=10, help="Size of the made data.")] = 20_000,
     every: Annotated[int, typer.Option(min=1, help="Steps between checkpoints.")] = 25,
+    dedupe: Dedupe = False,
+    public_empty: PublicEmpty = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the run.  [default: the next train-run]")] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Makes the noise repeatable, and so not secret.")] = None,
+    seed: NoiseSeed = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last checkpoint.")] = False,
     force: Force = False,
     json: Json = False,
@@ -185,26 +189,13 @@ def train(
     """Train a logistic regression with user-level privacy; goes on after a kill with --resume."""
     import numpy as np
 
-    from fixedgraphdp import choice, generators
-    from fixedgraphdp import data as readers
+    from fixedgraphdp import choice
     from fixedgraphdp.training import DPSGD, accuracy, logistic_loss
     from papers_shared.artifacts import RunDir, read_jsonl, write_figure, write_json, write_npz
 
-    if (pairs is None) != (data is None):
-        raise InputError("give both --pairs and --data, or neither", hint="pairs say who owns the rows of the data")
     if resume and out is None:
         raise InputError("--resume needs --out", hint="name the folder of the run to go on with")
-    held = None
-    if pairs is None or data is None:
-        graph = generators.preferential_authors(examples, max(10, examples * 2 // 5), seed=0)
-        task = generators.logistic_task(graph, extra=10_000)
-        n = graph.n_examples
-        x, y, held = task.x[:n], task.y[:n], (task.x[n:], task.y[n:])
-    else:
-        graph = readers.read(pairs).graph
-        x, y = readers.read_features(data)
-    if test is not None:
-        held = readers.read_features(test)
+    graph, x, y, held = _training_data(pairs, data, test, examples, dedupe, public_empty)
     budget = choice.choose_k(graph, eps, delta, x.shape[1], order="user-degree", runs=16).best.k if k is None else k
     config = {"pairs": str(pairs), "data": str(data), "k": budget, "eps": eps, "delta": delta, "steps": steps,
               "clip": clip, "adjacency": adjacency, "weights": weights, "examples": examples}  # fmt: skip
@@ -238,6 +229,27 @@ def train(
         typer.echo(f"model.npz, report.json and history.jsonl are in {run.path}")
 
 
+def _training_data(
+    pairs: Path | None, data: Path | None, test: Path | None, examples: int, dedupe: bool, public_empty: bool
+) -> tuple[Any, Any, Any, Any]:
+    """Return the graph, features, labels and held-out rows (or None): the user's, or made co-authors'."""
+    from fixedgraphdp import data as readers
+    from fixedgraphdp import generators
+
+    if (pairs is None) != (data is None):
+        raise InputError("give both --pairs and --data, or neither", hint="pairs say who owns the rows of the data")
+    held = None
+    if pairs is None or data is None:
+        graph = generators.preferential_authors(examples, max(10, examples * 2 // 5), seed=0)
+        task = generators.logistic_task(graph, extra=10_000)
+        n = graph.n_examples
+        x, y, held = task.x[:n], task.y[:n], (task.x[n:], task.y[n:])
+    else:
+        graph = readers.read(pairs, dedupe=dedupe, empty="public" if public_empty else "error").graph
+        x, y = readers.read_features(data)
+    return graph, x, y, held if test is None else readers.read_features(test)
+
+
 def _accuracy_figure(history: list[dict[str, Any]]) -> Any:
     import matplotlib.pyplot as plt
 
@@ -257,11 +269,14 @@ def iid_command(
     alpha: Annotated[float, typer.Option(help="The alternative is Bernoulli(1/2 + alpha).")] = 0.05,
     truth: Annotated[float, typer.Option(help="Success probability of the made data.")] = 0.55,
     eps: Annotated[float, typer.Option(help="User-level epsilon.")] = 1.0,
+    delta: Annotated[float | None, typer.Option(help="With a delta the noise is Gaussian.  [default: Laplace]")] = None,
     n: Annotated[int, typer.Option(min=1, help="Examples of the made data.")] = 10_000,
     c: Annotated[int, typer.Option(min=1, help="Examples per cluster, at most.")] = 16,
+    s: Annotated[int | None, typer.Option(help="Clusters per user, at most.  [default: as in the graph]")] = None,
     cluster: Annotated[str, typer.Option(help="primary, components or label-propagation.")] = "primary",
     worst_case: Annotated[bool, typer.Option("--worst-case", help="Clip at c B, for comparison.")] = False,
-    seed: Seed = 0,
+    dedupe: Dedupe = False,
+    seed: NoiseSeed = None,
     json: Json = False,
 ) -> None:
     """Test Bernoulli(1/2) against Bernoulli(1/2 + alpha) on a clustered network, with user-level privacy."""
@@ -275,18 +290,18 @@ def iid_command(
         raise InputError("give both --pairs and --values, or neither")
     if pairs is None or values is None:
         graph = generators.clustered(max(1, n // c), c)
-        outcomes = (np.random.default_rng([seed, 8]).random(graph.n_examples) < truth).astype(float)
+        outcomes = (np.random.default_rng(None if seed is None else [seed, 8]).random(graph.n_examples) < truth) * 1.0
     else:
-        graph = data.read(pairs).graph
+        graph = data.read(pairs, dedupe=dedupe).graph
         outcomes = data.read_features(values)[1].astype(float)
     low, high = float(np.log1p(-2 * alpha)), float(np.log1p(2 * alpha))
-    clusters = iid.clusters_from_graph(graph, cluster, c=c)
+    clusters = iid.clusters_from_graph(graph, cluster, c=c, s=s)
 
     def ratios(ones: Any) -> Any:
         return np.where(ones > 0.5, high, low)
 
     found = iid.cluster_test(
-        ratios(outcomes), clusters, eps, bounds=(low, high), worst_case=worst_case, seed=seed,
+        ratios(outcomes), clusters, eps, delta=delta, bounds=(low, high), worst_case=worst_case, seed=seed,
         means=((low + high) / 2, (0.5 + alpha) * high + (0.5 - alpha) * low),
         null=lambda rng: ratios(rng.random(graph.n_examples)),
     )._asdict()  # fmt: skip
@@ -305,13 +320,14 @@ def bias(
     fair: Annotated[bool, typer.Option("--fair", help="Also fit priorities that even inclusion out.")] = False,
     graph: Embedded = "les_miserables",
     dedupe: Dedupe = False,
+    public_empty: PublicEmpty = False,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Diagnose selection bias: who is left out, by how much a mean may shift, and when it cannot."""
     from fixedgraphdp import bias as diagnosis
 
-    loaded = _graph(pairs, graph, dedupe).graph
+    loaded = _graph(pairs, graph, dedupe, public_empty).graph
     found = diagnosis.bias_report(loaded, k, order=order, runs=runs, seed=seed)
     answer: dict[str, Any] = {
         "cv": found.cv,

@@ -6,6 +6,7 @@ import email.policy
 import json
 import mailbox
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from email.utils import getaddresses
 from pathlib import Path
@@ -66,7 +67,8 @@ def read(path: Path, *, dedupe: bool = False, empty: str = "error") -> Reading:
     if path.is_dir() or kind == ".mbox":
         return read_emails(path)
     if kind == ".jsonl":
-        return read_arxiv(path) if "authors_parsed" in _first_line(path) else read_chat(path)
+        first = next((line for line in _lines(path) if line.strip()), "")
+        return read_arxiv(path) if "authors_parsed" in first else read_chat(path)
     tables = {".csv": read_csv, ".parquet": read_parquet, ".txt": read_edge_list, ".edges": read_edge_list}
     if kind not in tables:
         raise InputError(
@@ -79,15 +81,18 @@ def read(path: Path, *, dedupe: bool = False, empty: str = "error") -> Reading:
 def read_csv(path: Path, **options: Any) -> AttributionGraph:
     """Read a CSV file with the columns ``example_id,user_id``; options as in `AttributionGraph.from_pairs`.
 
+    Names are text as it stands in the file: ``007`` and ``7`` are two users. Other columns are not looked at.
+
     Raises
     ------
     InputError
         The file cannot be read or lacks a column; an example without users, a repeated pair.
     """
-    from pyarrow import ArrowInvalid, csv
+    from pyarrow import ArrowInvalid, csv, string
 
+    as_text = csv.ConvertOptions(column_types={"example_id": string(), "user_id": string()})
     try:
-        table = csv.read_csv(path)
+        table = csv.read_csv(path, convert_options=as_text)
     except (ArrowInvalid, OSError) as error:
         raise InputError(f"cannot read {path}: {error}", hint="give a CSV with columns example_id,user_id") from error
     return _from_table(table, path, options)
@@ -123,15 +128,40 @@ def _from_table(table: Any, path: Path, options: dict[str, Any]) -> AttributionG
             f"{path} lacks the column {' and '.join(missing)} (has {', '.join(table.column_names)})",
             hint="the columns are example_id,user_id",
         )
-    return _from_columns(table["example_id"].to_pylist(), table["user_id"].to_pylist(), options)
+    examples, users = (table[name].combine_chunks() for name in ("example_id", "user_id"))
+    if _has_gaps(examples) or _has_gaps(users):
+        return _from_columns(examples.to_pylist(), users.to_pylist(), options)
+    # Arrow numbers distinct values by first appearance, as `AttributionGraph.from_pairs` does name by name.
+    coded = [column.dictionary_encode() for column in (examples, users)]
+    (example_numbers, user_numbers) = (column.indices.to_numpy() for column in coded)
+    example_names, user_names = (column.dictionary.to_numpy(zero_copy_only=False) for column in coded)
+    return AttributionGraph.from_indices(
+        example_numbers,
+        user_numbers,
+        n_examples=len(example_names),
+        n_users=len(user_names),
+        example_ids=_plain(example_names),
+        user_ids=_plain(user_names),
+        **options,
+    )
+
+
+def _has_gaps(column: Any) -> bool:
+    """Tell whether a cell is null or an empty text."""
+    return bool(column.null_count) or "" in column.unique().to_pylist()
+
+
+def _plain(names: np.ndarray) -> np.ndarray:
+    """Return names as an array of integers or of text."""
+    return names if names.dtype.kind in "iuU" else names.astype(str)
 
 
 def _from_columns(examples: list[Any], users: list[Any], options: dict[str, Any]) -> AttributionGraph:
     """Make a graph of two columns, where an example without a user stands with an empty cell."""
     rows: dict[Any, list[Any]] = {}
-    if not any(user is None or user == "" for user in users):
-        return AttributionGraph.from_pairs(examples, users, **options)
-    for example, user in zip(examples, users, strict=True):
+    for number, (example, user) in enumerate(zip(examples, users, strict=True), 1):
+        if example is None or example == "":
+            raise InputError(f"example id missing in row {number}", hint="every row needs an example")
         rows.setdefault(example, []).extend([] if user is None or user == "" else [user])
     return _from_rows(rows.items(), **options)
 
@@ -230,13 +260,41 @@ def read_arxiv(path: Path) -> Reading:
 
 
 def read_chat(path: Path) -> Reading:
-    """Read a chat export, one JSON object a line with ``id``, ``sender`` and perhaps lists ``mentions`` or ``to``."""
+    """Read a chat export, one JSON object a line with ``id``, ``sender`` and perhaps lists ``mentions`` or ``to``.
+
+    Lines that are not such objects are skipped and listed.
+
+    Raises
+    ------
+    InputError
+        Not one usable line.
+    """
 
     def users(row: dict[str, Any]) -> tuple[str, list[str]]:
-        others = [*row.get("mentions", []), *row.get("to", [])]
-        return str(row["id"]), sorted({str(user) for user in [row["sender"], *others]})
+        """Return a message's id and the names of sender and addressed."""
+        others = [row.get("mentions") or [], row.get("to") or []]
+        if not all(isinstance(names, list) for names in others):
+            raise ValueError("mentions and to must be lists")
+        names = [row["sender"], *others[0], *others[1]]
+        if row["id"] is None or not all(isinstance(name, str | int) and str(name).strip() for name in names):
+            raise ValueError("an id or a user's name is missing")
+        return str(row["id"]), sorted({str(name) for name in names})
 
     return _read_jsonl(path, users, "a chat export with id and sender")
+
+
+def read_arxiv_texts(path: Path) -> tuple[Reading, list[str]]:
+    """Read arXiv metadata as `read_arxiv` does, with each example's title and abstract as its text, in their order."""
+    reading = read_arxiv(path)
+    texts: dict[str, str] = {}
+    for line in _lines(path):
+        try:
+            row = json.loads(line)
+            name = str(row["id"])
+            texts.setdefault(name, "\n".join(" ".join(str(row.get(key, "")).split()) for key in ("title", "abstract")))
+        except (ValueError, KeyError, TypeError, AttributeError):  # `read_arxiv` has listed it
+            continue
+    return reading, [texts[name] for name in reading.graph.example_ids.tolist()]
 
 
 def _read_jsonl(path: Path, users: Callable[[dict[str, Any]], tuple[str, list[str]]], what: str) -> Reading:
@@ -259,31 +317,36 @@ def _read_jsonl(path: Path, users: Callable[[dict[str, Any]], tuple[str, list[st
     return Reading(_from_rows(rows.items()), skipped)
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> Iterator[str]:
+    """Yield a file's lines one by one: metadata dumps are larger than memory, and JSON may hold odd line separators."""
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            yield from file
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {error}") from error
 
 
-def _first_line(path: Path) -> str:
-    return next((line for line in _lines(path) if line.strip()), "")
-
-
 def read_features(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read features ``x`` ``(n, d)`` and labels ``y`` ``(n,)`` in 0..1 from an ``.npz`` file.
+    """Read features ``x`` ``(n, d)`` and labels ``y`` ``(n,)``, 0 or 1, from an ``.npz`` file.
 
     Raises
     ------
     InputError
-        The file cannot be read, lacks an array, or the shapes do not fit each other.
+        The file cannot be read, lacks an array, the shapes do not fit each other, x is not finite, y not 0 or 1.
     """
+    hint = "give an .npz with arrays x (n, d) and y (n,)"
     try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in ("x", "y")}
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"cannot read {path}: {error}", hint="give an .npz with arrays x (n, d) and y (n,)") from error
-    x, y = arrays["x"].astype(np.float32), arrays["y"].astype(np.float32)
+        with path.open("rb") as raw:  # opened here, because np.load leaves a torn file open
+            arrays = np.load(raw)
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise InputError(f"{path} is a single array", hint=hint)
+            x, y = (arrays[name].astype(np.float32) for name in ("x", "y"))
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"cannot read {path}: {error}", hint=hint) from error
     if x.ndim != 2 or y.shape != x.shape[:1] or not np.isfinite(x).all():
         raise InputError(f"{path}: x has shape {x.shape}, y {y.shape}", hint="want finite x (n, d) and y (n,)")
+    if not np.isin(y, (0, 1)).all():
+        raise InputError(f"{path}: y holds {y[~np.isin(y, (0, 1))][0]:g}", hint="labels are 0 or 1")
     return x, y

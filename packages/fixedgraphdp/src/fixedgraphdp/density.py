@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from fixedgraphdp import lp
 from fixedgraphdp.bounding import bound
 from fixedgraphdp.graph import AttributionGraph
@@ -24,6 +22,9 @@ class Density(NamedTuple):
         Fractional cover :math:`\tau^* = \min \sum_v y_v` with :math:`y(e) \ge 1` for every example.
     n_over_cover
         :math:`n / \tau^*`; always :math:`c_\beta \ge (1 - \beta)\, n / \tau^*`, because :math:`LP_k \le k \tau^*`.
+    exact
+        False where an LP was too large or out of time: then c is an upper bound on :math:`c_\beta`, and the cover one
+        on :math:`\tau^*`, each by the few percent that the approximate solver leaves open.
     """
 
     c: int
@@ -33,6 +34,7 @@ class Density(NamedTuple):
     max_degree: int
     mean_degree: float
     r: int
+    exact: bool
 
 
 def density(graph: AttributionGraph, beta: float = 0.5, *, time_limit: float = 600.0) -> Density:
@@ -58,16 +60,19 @@ def density(graph: AttributionGraph, beta: float = 0.5, *, time_limit: float = 6
         raise InputError(f"beta must lie in [0, 1), not {beta}")
     if not graph.n_examples:
         raise InputError("the graph has no example")
-    ones = np.ones(graph.n_examples)
     owned = int((graph.sizes > 0).sum())
     public = graph.n_examples - owned
-    cover = lp.relaxation(graph, 1, ones, capped=False, time_limit=time_limit).value - public
+    covering = lp.relaxation(graph, 1, capped=False, time_limit=time_limit)
+    exact = covering.solver == "simplex"
+    cover = (covering.value if exact else covering.upper_bound) - public
     target = (1 - beta) * graph.n_examples - 1e-6
     low = max(1, math.ceil((target - public) / cover - 1e-6)) if owned else 1
     high = max(low, int(graph.degrees.max(initial=1)))
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if _keeps(graph, middle, target, time_limit) else (middle + 1, high)
+        keeps = _keeps(graph, middle, target, time_limit)
+        exact = exact and keeps is not None
+        low, high = (low, middle) if keeps else (middle + 1, high)
     return Density(
         c=low,
         beta=beta,
@@ -76,14 +81,18 @@ def density(graph: AttributionGraph, beta: float = 0.5, *, time_limit: float = 6
         max_degree=int(graph.degrees.max(initial=0)),
         mean_degree=float(graph.degrees.mean()) if graph.n_users else 0.0,
         r=graph.r,
+        exact=exact,
     )
 
 
-def _keeps(graph: AttributionGraph, k: int, target: float, time_limit: float) -> bool:
-    """Tell whether LP_k reaches the target; greedy and its certificate often say so without an LP."""
+def _keeps(graph: AttributionGraph, k: int, target: float, time_limit: float) -> bool | None:
+    """Tell whether LP_k reaches the target; greedy and its certificate often say so without an LP. None: not known."""
     quick = bound(graph, k, order="user-degree")
     if quick.size >= target:
         return True
     if quick.upper_bound < target - 1:
         return False
-    return lp.relaxation(graph, k, time_limit=time_limit).value >= target
+    solved = lp.relaxation(graph, k, time_limit=time_limit, target=target)
+    if solved.value >= target:
+        return True
+    return False if solved.upper_bound < target or solved.solver == "simplex" else None

@@ -90,12 +90,16 @@ class AttributionGraph:
         """Return the examples of one user."""
         return self.user_examples[self.user_ptr[user] : self.user_ptr[user + 1]]
 
-    def user_degrees(self, selected: Int[np.ndarray, " s"]) -> Int[np.ndarray, " v"]:
-        r"""Count each user's selected examples, :math:`\deg_S(v)`."""
+    def incidences_of(self, selected: Int[np.ndarray, " s"]) -> tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]]:
+        """Return the users of some examples, one after the other, and for each the place of its example in the list."""
         sizes = self.sizes[selected]
         offsets = self.example_ptr[selected] - np.cumsum(sizes) + sizes
         places = np.arange(sizes.sum()) + np.repeat(offsets, sizes)
-        return np.bincount(self.example_users[places], minlength=self.n_users)
+        return self.example_users[places], np.repeat(np.arange(len(selected)), sizes)
+
+    def user_degrees(self, selected: Int[np.ndarray, " s"]) -> Int[np.ndarray, " v"]:
+        r"""Count each user's selected examples, :math:`\deg_S(v)`."""
+        return np.bincount(self.incidences_of(selected)[0], minlength=self.n_users)
 
     def stats(self) -> dict[str, float | int]:
         """Sizes and degrees in one mapping."""
@@ -282,6 +286,13 @@ class AttributionGraph:
         from fixedgraphdp import data
 
         return data.read_arxiv(Path(path)).graph
+
+    @classmethod
+    def from_chat(cls, path: str | Path) -> AttributionGraph:
+        """Read a chat export: sender and mentioned own a message. `fixedgraphdp.data.read_chat` also lists skips."""
+        from fixedgraphdp import data
+
+        return data.read_chat(Path(path)).graph
 
 
 def _pointers(counts: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n_plus_1"]:

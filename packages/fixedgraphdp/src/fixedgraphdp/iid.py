@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int, Num
 
+from fixedgraphdp.bounds import gaussian_sigma
 from fixedgraphdp.graph import AttributionGraph
 from papers_shared.errors import InputError
 
@@ -47,7 +48,9 @@ def clip_level(c: int, m: int, spread: float, *, beta0: float = 0.05, worst_case
     return spread * min(float(c), math.sqrt(2 * c * math.log(2 * max(m, 1) / beta0)))
 
 
-def clusters_from_graph(graph: AttributionGraph, method: str = "primary", *, c: int | None = None) -> Clusters:
+def clusters_from_graph(
+    graph: AttributionGraph, method: str = "primary", *, c: int | None = None, s: int | None = None
+) -> Clusters:
     """Partition the examples so that each user is in few clusters.
 
     Parameters
@@ -59,12 +62,17 @@ def clusters_from_graph(graph: AttributionGraph, method: str = "primary", *, c: 
         ``"label-propagation"``: communities of users; an example goes to the community of most of its users.
     c
         The most examples of a cluster; later ones are left out (label -1).
+    s
+        The most clusters of a user: bounding by it leaves out (label -1), greedily from the largest clusters on, the
+        examples that would put a user into more. Without it the noise is that of the user in most clusters.
 
     Raises
     ------
     InputError
-        An unknown method.
+        An unknown method; c or s below 1.
     """
+    if (c is not None and c < 1) or (s is not None and s < 1):
+        raise InputError(f"c and s must be at least 1, not {c} and {s}")
     n = graph.n_examples
     if method == "primary":
         key = graph.degrees * (graph.n_users + 1) + np.arange(graph.n_users, 0, -1)
@@ -84,7 +92,7 @@ def clusters_from_graph(graph: AttributionGraph, method: str = "primary", *, c: 
         )
     else:
         raise InputError(f"unknown clustering {method!r}", hint="choose primary, components or label-propagation")
-    return _limited(graph, raw, c)
+    return _limited(graph, raw if s is None else _few_clusters(graph, raw, s), c)
 
 
 def cluster_sums(
@@ -101,6 +109,7 @@ def cluster_test(
     clusters: Clusters,
     epsilon: float,
     *,
+    delta: float | None = None,
     bounds: tuple[float, float],
     means: tuple[float, float],
     null: Callable[[np.random.Generator], Float[np.ndarray, " n"]],
@@ -108,9 +117,9 @@ def cluster_test(
     repeats: int = 1000,
     beta0: float = 0.05,
     worst_case: bool = False,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Decision:
-    r"""Test whether examples come from P (null) or Q, with user-level epsilon-differential privacy.
+    r"""Test whether examples come from P (null) or Q, with user-level differential privacy.
 
     The log-likelihood ratios :math:`\ell = \ln(q/p)` of a cluster, centred at
     :math:`(E_P \ell + E_Q \ell)/2`, are summed and clipped to :math:`\pm\tau`; the sum of all gets
@@ -123,8 +132,8 @@ def cluster_test(
         ``(n,)`` log-likelihood ratio of each example.
     clusters
         From `clusters_from_graph`.
-    epsilon
-        Privacy.
+    epsilon, delta
+        Privacy; with a delta the noise is Gaussian, of the same sensitivity.
     bounds
         ``(inf, sup)`` of the ratio; :math:`B = (\sup - \inf)/2`.
     means
@@ -136,12 +145,12 @@ def cluster_test(
     beta0, worst_case
         As in `clip_level`.
     seed
-        Of noise and simulation.
+        Of noise and simulation; None for a secret one, without which the answer is not private.
 
     Raises
     ------
     InputError
-        epsilon not positive, a level outside (0, 1), ratios outside their bounds, no cluster.
+        epsilon not positive, delta or level outside (0, 1), ratios outside their bounds, no cluster.
     """
     low, high = bounds
     if not epsilon > 0 or not 0 < level < 1:
@@ -152,13 +161,14 @@ def cluster_test(
         raise InputError(f"ratios reach {ratios.min():.4g} to {ratios.max():.4g}, outside [{low:.4g}, {high:.4g}]")
     if not clusters.count:
         raise InputError("there is no cluster to test on")
-    rng = np.random.default_rng([seed, 6])
+    rng = np.random.default_rng(None if seed is None else [seed, 6])
     tau = clip_level(clusters.c, clusters.count, (high - low) / 2, beta0=beta0, worst_case=worst_case)
     centre = (means[0] + means[1]) / 2
-    scale = 2 * clusters.s * tau / epsilon
+    scale = _noise_scale(2 * clusters.s * tau, epsilon, delta)
+    noise = rng.laplace if delta is None else rng.normal
 
     def noisy(values: np.ndarray) -> float:
-        return float(cluster_sums(values, clusters, centre, tau).sum() + rng.laplace(0.0, scale))
+        return float(cluster_sums(values, clusters, centre, tau).sum() + noise(0.0, scale))
 
     statistic = noisy(ratios)
     threshold = float(np.quantile([noisy(null(rng)) for _ in range(repeats)], 1 - level))
@@ -170,16 +180,18 @@ def cluster_mean(
     clusters: Clusters,
     epsilon: float,
     *,
+    delta: float | None = None,
     bounds: tuple[float, float],
     centre: float | None = None,
     beta0: float = 0.05,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> float:
-    """Estimate the mean of i.i.d. examples with user-level epsilon-differential privacy.
+    """Estimate the mean of i.i.d. examples with user-level differential privacy.
 
-    Cluster sums around ``centre`` (by default the middle of ``bounds``) are clipped at `clip_level` and get the noise
-    of `cluster_test`. The clip holds with high probability only when ``centre`` is near the mean; elsewhere the
-    estimate is pulled towards it, so a second call centred at a first estimate pays off.
+    Parameters as in `cluster_test`; ``values`` are ``(n,)`` contents within ``bounds``. Cluster sums around ``centre``
+    (by default the middle of ``bounds``) are clipped at `clip_level` and get the noise of `cluster_test`. The clip
+    holds with high probability only when ``centre`` is near the mean; elsewhere the estimate is pulled towards it, so a
+    second call centred at a first estimate pays off.
 
     Raises
     ------
@@ -193,9 +205,32 @@ def cluster_mean(
         raise InputError(f"values reach {values.min():.4g} to {values.max():.4g}, outside [{low:.4g}, {high:.4g}]")
     middle = (low + high) / 2 if centre is None else centre
     tau = clip_level(clusters.c, clusters.count, (high - low) / 2 + abs(middle - (low + high) / 2), beta0=beta0)
-    rng = np.random.default_rng([seed, 7])
-    total = cluster_sums(values, clusters, middle, tau).sum() + rng.laplace(0.0, 2 * clusters.s * tau / epsilon)
+    rng = np.random.default_rng(None if seed is None else [seed, 7])
+    noise = rng.laplace if delta is None else rng.normal
+    total = cluster_sums(values, clusters, middle, tau).sum()
+    total += noise(0.0, _noise_scale(2 * clusters.s * tau, epsilon, delta))
     return middle + float(total) / max(int((clusters.label >= 0).sum()), 1)
+
+
+def _noise_scale(sensitivity: float, epsilon: float, delta: float | None) -> float:
+    """Return the scale of the Laplace mechanism, or with a delta of the Gaussian one."""
+    return sensitivity / epsilon if delta is None else gaussian_sigma(epsilon, delta, sensitivity)
+
+
+def _few_clusters(graph: AttributionGraph, raw: Int[np.ndarray, " n"], s: int) -> Int[np.ndarray, " n"]:
+    """Keep an example's label while each of its users is in that cluster already or in fewer than s."""
+    label = np.full(len(raw), -1)
+    member: dict[int, set[int]] = {}
+    sizes = np.bincount(raw[raw >= 0])
+    inside = np.flatnonzero(raw >= 0)
+    for e in inside[np.lexsort((raw[inside], -sizes[raw[inside]]))].tolist():
+        cluster = int(raw[e])
+        sets = [member.setdefault(user, set()) for user in graph.users_of(e).tolist()]
+        if all(cluster in joined or len(joined) < s for joined in sets):
+            label[e] = cluster
+            for joined in sets:
+                joined.add(cluster)
+    return label
 
 
 def _busiest(users: np.ndarray, key: np.ndarray) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import no_type_check
 
 import numba
-import numpy as np
 
 
 @numba.njit(cache=True)
@@ -49,27 +48,70 @@ def drop_excess(worst_first, example_ptr, example_users, k, degree, selected):
 
 @numba.njit(cache=True)
 @no_type_check
-def charge(example_ptr, example_users, k, degree, selected, weight, prices):
-    """Charge each outside example to its first full user, fill ``prices``, and return the dual value they give."""
-    n = len(example_ptr) - 1
-    for e in range(n):
-        if selected[e]:
+def admit_marked(order, example_ptr, example_users, k, degree, selected, state):
+    """Do what `admit` does and price users for the certificate in the same pass, where all examples weigh 1.
+
+    ``state`` of a user is 0 with budget left, 1 when full, 3 when full and priced: an example that does not fit and
+    has no priced user yet prices its first full one. One byte a user keeps the random reads in cache.
+    """
+    for e in order:
+        start, stop = example_ptr[e], example_ptr[e + 1]
+        found = 0
+        for i in range(start, stop):
+            found |= state[example_users[i]]
+        if found >= 2:
             continue
-        payer = -1
-        for i in range(example_ptr[e], example_ptr[e + 1]):
-            if degree[example_users[i]] >= k:
-                payer = example_users[i]
-                break
-        if payer < 0:
-            return np.inf
-        prices[payer] = max(prices[payer], weight[e])
-    total = k * prices.sum()
-    for e in range(n):
-        left = weight[e]
-        for i in range(example_ptr[e], example_ptr[e + 1]):
-            left -= prices[example_users[i]]
-        total += max(left, 0.0)
-    return total
+        if found == 1:
+            for i in range(start, stop):
+                if state[example_users[i]] == 1:
+                    state[example_users[i]] = 3
+                    break
+        else:
+            selected[e] = True
+            for i in range(start, stop):
+                v = example_users[i]
+                degree[v] += 1
+                if degree[v] == k:
+                    state[v] = 1
+
+
+@numba.njit(cache=True)
+@no_type_check
+def charge(order, example_ptr, example_users, k, weight, selected, degree, prices):
+    """Price full users so that each example outside is covered; false if one outside still fits.
+
+    Goes through ``order`` as greedy does, with ``degree`` (zeros at first) the selected ones so far, so that a greedy
+    set's outside examples are charged to users who were full of heavier ones by then. What only later ones keep out is
+    charged at the end.
+    """
+    late = False
+    for e in order:
+        start, stop = example_ptr[e], example_ptr[e + 1]
+        if selected[e]:
+            for i in range(start, stop):
+                degree[example_users[i]] += 1
+        elif not _charged(e, example_ptr, example_users, k, weight, degree, prices):
+            late = True
+    if late:
+        for e in order:
+            if not selected[e] and not _charged(e, example_ptr, example_users, k, weight, degree, prices):
+                return False
+    return True
+
+
+@numba.njit(cache=True)
+@no_type_check
+def _charged(e, example_ptr, example_users, k, weight, degree, prices):
+    payer = -1
+    paid = 0.0
+    for i in range(example_ptr[e], example_ptr[e + 1]):
+        v = example_users[i]
+        if degree[v] >= k:
+            payer = v
+            paid += prices[v]
+    if payer >= 0 and paid < weight[e]:
+        prices[payer] += weight[e] - paid
+    return payer >= 0
 
 
 @numba.njit(cache=True)

@@ -32,7 +32,7 @@ class LPSolution(NamedTuple):
     prices
         float64 ``(v,)``, :math:`y \ge 0`.
     solver
-        ``"simplex"``, ``"interior point"`` or ``"multiplicative weights"``.
+        ``"simplex"`` or ``"multiplicative weights"``.
     note
         Empty, or why this solver was taken.
     """
@@ -73,6 +73,7 @@ def relaxation(
     capped: bool = True,
     time_limit: float = 600.0,
     eta: float = 0.05,
+    target: float | None = None,
 ) -> LPSolution:
     r"""Solve :math:`\max \sum_e w_e x_e` subject to :math:`\sum_{e \ni v} x_e \le k` and :math:`0 \le x_e \le 1`.
 
@@ -88,6 +89,8 @@ def relaxation(
         Seconds for HiGHS; when they run out, multiplicative weights take over and ``note`` says so.
     eta
         The relative gap at which multiplicative weights stop.
+    target
+        They also stop when it is certain whether the optimum reaches this value.
 
     Returns
     -------
@@ -109,7 +112,7 @@ def relaxation(
             bound = dual_value(graph, k, prices, w) if capped else _cover_value(graph, k, prices, w)
             return LPSolution(x, float(w @ x), bound, prices, "simplex", time.monotonic() - begun, "")
         note = f"the LP did not finish within {time_limit:g} s"
-    solved = packing(graph, k, w, eta=eta, capped=capped)
+    solved = packing(graph, k, w, eta=eta, capped=capped, target=target)
     seconds = time.monotonic() - begun
     return LPSolution(
         solved.x, solved.value, solved.upper_bound, solved.prices, "multiplicative weights", seconds, note
@@ -142,11 +145,14 @@ def _binding(graph: AttributionGraph, k: int, capped: bool) -> np.ndarray:
 
 
 def _cover_value(graph: AttributionGraph, k: int, prices: np.ndarray, w: np.ndarray) -> float:
-    """Scale prices up until they cover every example; their sum bounds the uncapped programme."""
+    """Scale prices until they cover every owned example; their sum and the public weight bound the uncapped programme.
+
+    A solver's prices are short by its tolerance only; where they are not, they prove nothing.
+    """
     covered = np.bincount(graph.example_of_incidence, prices[graph.example_users], graph.n_examples)
     owned = graph.sizes > 0
     short = np.max(w[owned] / np.maximum(covered[owned], 1e-300), initial=0.0)
-    return float(k * prices.sum() * max(short, 1.0) if short < 2 else np.inf)
+    return float(k * prices.sum() * max(short, 1.0) + w[~owned].sum() if short < 2 else np.inf)
 
 
 def _model(graph: AttributionGraph, k: int, w: np.ndarray, capped: bool) -> Any:

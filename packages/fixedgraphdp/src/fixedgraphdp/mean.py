@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from fixedgraphdp.bounding import Bounded
 from fixedgraphdp.bounds import gaussian_sigma
+from papers_shared.errors import InputError
 
 
 def private_mean(
@@ -16,11 +17,13 @@ def private_mean(
     delta: float,
     *,
     clip: float = 1.0,
+    weights: Float[np.ndarray, " n"] | None = None,
     seed: int | None = None,
 ) -> Float[np.ndarray, " d"]:
     r"""Estimate the mean of the kept examples with user-level (epsilon, delta)-privacy under ``zero-out``.
 
-    .. math:: \frac{1}{|S|} \Big( \sum_{e \in S} x_e \min(1, C/\|x_e\|) + k\, C\, \sigma(\epsilon, \delta)\, \xi \Big)
+    .. math:: \frac{1}{\sum_{e \in S} w_e} \Big( \sum_{e \in S} w_e\, x_e \min(1, C/\|x_e\|)
+        + k\, w_{max} C\, \sigma(\epsilon, \delta)\, \xi \Big)
 
     Parameters
     ----------
@@ -30,11 +33,25 @@ def private_mean(
         From `fixedgraphdp.bounding.bound`.
     clip
         :math:`C`, in the unit of x.
+    weights
+        ``(n,)`` non-negative weights that depend on the graph alone, such as `fixedgraphdp.bias.ht_weights` against
+        selection bias; by default all 1.
     seed
         Of the noise; None for a secret one.
+
+    Raises
+    ------
+    InputError
+        epsilon, delta or clip out of range; weights that are negative, not finite or all zero on S.
     """
+    if not clip > 0:
+        raise InputError(f"the clip norm must be positive, not {clip}")
+    w = (np.ones(len(x)) if weights is None else weights)[bounded.selected]
+    if not np.isfinite(w).all() or (w < 0).any() or not w.any():
+        raise InputError("weights must be finite, non-negative and not all zero")
     kept = x[bounded.selected]
+    kept = np.where(np.isfinite(kept).all(axis=1, keepdims=True), kept, 0.0)  # no clip holds those
     lengths = np.linalg.norm(kept, axis=1, keepdims=True)
-    total = (kept * np.minimum(1.0, clip / np.maximum(lengths, 1e-300))).sum(axis=0)
-    scale = gaussian_sigma(epsilon, delta, bounded.k * clip)
-    return (total + scale * np.random.default_rng(seed).standard_normal(x.shape[1])) / bounded.size
+    clipped = kept * np.minimum(1.0, clip / np.maximum(lengths, 1e-300))
+    scale = gaussian_sigma(epsilon, delta, bounded.k * float(w.max()) * clip)
+    return (w @ clipped + scale * np.random.default_rng(seed).standard_normal(x.shape[1])) / w.sum()

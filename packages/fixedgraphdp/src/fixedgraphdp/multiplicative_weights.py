@@ -29,6 +29,7 @@ def packing(
     eta: float = 0.05,
     capped: bool = True,
     max_steps: int = 20_000,
+    target: float | None = None,
 ) -> Packing:
     r"""Solve the bounding LP to a relative gap ``eta`` between a feasible point and a dual bound.
 
@@ -48,6 +49,8 @@ def packing(
         Relative gap to stop at, in (0, 1).
     max_steps
         Stop then in any case; the bound returned is valid whenever it stops.
+    target
+        Stop as soon as it is certain whether the optimum reaches this value.
 
     References
     ----------
@@ -79,7 +82,8 @@ def packing(
         count += 1
         if step % 20 == 0 or step == max_steps:
             best = _better(best, graph, a, at, x, (p / k, mean_p / count / k), weights, scale, k, capped, step)
-            if best.upper_bound - best.value <= eta * best.upper_bound:
+            decided = target is not None and (best.value >= target or best.upper_bound < target)
+            if decided or best.upper_bound - best.value <= eta * best.upper_bound:
                 break
             if step % 200 == 0:  # the average starts anew, without the prices of a coarser problem
                 mu, mean_p, count = max(mu / 2, smallest), np.zeros(v), 0

@@ -16,6 +16,7 @@ from fixedgraphdp.graph import AttributionGraph
 from papers_shared.artifacts import PALETTE, figure_style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LP_CURVE = 50_000
@@ -172,6 +173,13 @@ def as_markdown(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _label(ax: Axes, ks: list[int]) -> None:
+    """Mark the budgets on a logarithmic axis; where the last two would touch, the last one only."""
+    shown = ks[:-2] + ks[-1:] if len(ks) > 1 and ks[-1] < 1.4 * ks[-2] else ks
+    ax.set_xticks(shown, [str(k) for k in shown])
+    ax.minorticks_off()
+
+
 @figure_style(figure_figsize=(9.0, 3.6))
 def draw_degrees(report: Report) -> Figure:
     """Draw users' degrees before and after bounding, and inclusion by the busiest user's degree."""
@@ -218,8 +226,7 @@ def draw_sizes(report: Report) -> Figure:
     ax.plot([report.kept.k], [report.kept.size / n], "*", markersize=14, color=PALETTE[1], zorder=5,
             label=f"taken: k = {report.kept.k}, {report.kept.method}")  # fmt: skip
     ax.set(xscale="log", xlabel="budget k per user", ylabel="share of examples kept", ylim=(0, 1.05))
-    ax.set_xticks(ks, [str(int(k)) for k in ks])
-    ax.minorticks_off()
+    _label(ax, [int(k) for k in ks])
     ax.legend(loc="lower right")
     return fig
 
@@ -241,7 +248,6 @@ def draw_tradeoff(report: Report) -> Figure:
     ax.axvline(report.choice.best.k, color="#444444", linestyle="--", linewidth=1,
                label=f"least total: k = {report.choice.best.k}")  # fmt: skip
     ax.set(xscale="log", yscale="log", xlabel="budget k per user", ylabel="predicted squared error (SD0²)")
-    ax.set_xticks(ks, [str(k) for k in ks])
-    ax.minorticks_off()
+    _label(ax, ks)
     ax.legend()
     return fig

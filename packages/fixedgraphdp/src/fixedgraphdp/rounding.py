@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int
 
 from fixedgraphdp import kernels
 from fixedgraphdp.graph import AttributionGraph
+from fixedgraphdp.greedy import greedy_set
 
 STEPS = 6
 """Sampling rates tried, geometric from the whole fraction to the theory's."""
@@ -58,12 +60,12 @@ def lp_candidates(
     k: int,
     weights: Float[np.ndarray, " n"],
     x: Float[np.ndarray, " n"],
-    ranking: Int[np.ndarray, " n"],
+    rankings: Sequence[Int[np.ndarray, " n"]],
     *,
     trials: int = 16,
     seed: int = 0,
 ) -> Candidates:
-    """Round a fractional solution; the best is never below the theory's draws, nor below greedy in ``ranking``.
+    """Round a fractional solution; the best is never below the theory's draws, nor below greedy in any of ``rankings``.
 
     At each of six rates from 1 to ``1/theory_alpha``, ``trials`` draws lose the least x of each user over k, and are
     filled up in the order of descending x, ascending size, number.
@@ -74,8 +76,8 @@ def lp_candidates(
         As in `fixedgraphdp.bounding.bound`.
     x
         ``(n,)`` fractions in [0, 1].
-    ranking
-        Greedy's order, for the candidate that samples nothing.
+    rankings
+        Greedy's orders, for the candidates that sample nothing.
     trials, seed
         Draws per rate, and their seed.
     """
@@ -84,20 +86,17 @@ def lp_candidates(
     by_fraction = np.lexsort((np.arange(graph.n_examples), graph.sizes, -np.round(x, 9)))
     worst_first = by_fraction[::-1].copy()
     theory = theory_rounding(graph, k, weights, x, trials=trials, seed=seed)
-    nothing = np.zeros(graph.n_examples, bool)
-    best = _completed(graph, k, nothing, worst_first, ranking)
+    candidates = [greedy_set(graph, k, ranking) for ranking in rankings]
     for rate in np.geomspace(1.0, alpha, STEPS):
         for _ in range(trials):
             drawn = rng.random(graph.n_examples) < x / rate
-            found = _completed(graph, k, drawn, worst_first, by_fraction)
-            if weights[found].sum() > weights[best].sum():
-                best = found
+            candidates.append(_completed(graph, k, drawn, worst_first, by_fraction))
+        candidates = [max(candidates, key=lambda chosen: weights[chosen].sum())]
     if theory is not None:
-        drawn = nothing.copy()
+        drawn = np.zeros(graph.n_examples, bool)
         drawn[theory] = True
-        found = _completed(graph, k, drawn, worst_first, by_fraction)
-        best = found if weights[found].sum() > weights[best].sum() else best
-    return Candidates(theory, best)
+        candidates.append(_completed(graph, k, drawn, worst_first, by_fraction))
+    return Candidates(theory, max(candidates, key=lambda chosen: weights[chosen].sum()))
 
 
 def _completed(

@@ -2,9 +2,12 @@ r"""DP-SGD on a bounded set: each example's gradient is clipped, the sum is nois
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +17,16 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Num, PyTree
 
-from fixedgraphdp import accounting
-from fixedgraphdp.bias import ht_weights, inclusion_probabilities
-from fixedgraphdp.bounding import Bounded, bound
-from fixedgraphdp.errors import BudgetError, InfeasibleError, PrivacyViolation
+from fixedgraphdp.bounding import Bounded
+from fixedgraphdp.errors import BudgetError, PrivacyViolation
 from fixedgraphdp.graph import AttributionGraph
+from fixedgraphdp.plan import PrivacyReport, make_plan, poisson_batch
 from papers_shared.artifacts import append_jsonl, read_jsonl, write_npz
 from papers_shared.errors import InputError
 
+DEFAULT_OPTIMIZER = optax.sgd(0.5, momentum=0.9)
 Loss = Callable[..., Any]
 Rows = Array | np.ndarray
-
-
-@dataclass(frozen=True)
-class PrivacyReport:
-    """What a training run guarantees and how.
-
-    Attributes
-    ----------
-    epsilon, delta, adjacency
-        The user-level guarantee of the finished run.
-    k
-        The most examples any user has in the training set.
-    noise_multiplier, clip, w_max
-        Noise of a step is ``noise_multiplier * w_max * clip``; a user moves the sum by at most ``k * w_max * clip``.
-    q, steps, size
-        Sampling rate, number of steps, examples in the training set.
-    """
-
-    epsilon: float
-    delta: float
-    adjacency: str
-    k: int
-    noise_multiplier: float
-    clip: float
-    w_max: float
-    q: float
-    steps: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +75,30 @@ def clipped_sum(
     return jax.tree.map(lambda g: jnp.tensordot(factors, g, axes=1), clean)
 
 
+_compiled_sum = jax.jit(clipped_sum, static_argnums=0)
+
+
+@partial(jax.jit, static_argnums=0)
+def _noisy_update(
+    update: Callable[..., Any],
+    params: PyTree,
+    state: PyTree,
+    total: PyTree,
+    seed: Array,
+    scale: float | Array,
+    expected: float | Array,
+) -> tuple[PyTree, PyTree]:
+    """Add noise that is a function of (low word, high word, step), divide by the expected batch, and apply."""
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed[0]), seed[1]), seed[2])
+    leaves, tree = jax.tree.flatten(total)
+    noisy = [
+        (leaf + scale * jax.random.normal(part, leaf.shape)) / expected
+        for leaf, part in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
+    ]
+    updates, state = update(jax.tree.unflatten(tree, noisy), state, params)
+    return optax.apply_updates(params, updates), state
+
+
 class DPSGD:
     r"""User-level private training for examples that belong to several users.
 
@@ -113,35 +112,21 @@ class DPSGD:
     ----------
     loss_fn, params
         ``loss_fn(params, x_e, y_e)`` and the starting parameters.
-    graph, k
-        Who owns what, and the budget of every user; or pass ``bounded``.
-    eps, delta, adjacency
-        The guarantee to meet at the end of ``steps``.
-    q, steps
-        Sampling rate (by default 256 expected examples) and number of batches.
-    clip
-        :math:`C`.
+    graph, k, eps, delta, adjacency, q, steps, clip, method, order, weights, w_max, key, bounded
+        As in `fixedgraphdp.plan.make_plan`.
     optimizer
         An optax transformation; by default SGD with momentum .9 and rate .5.
-    method, order
-        Of the bounding.
-    weights
-        ``"ht"`` weights examples against selection bias, up to ``w_max``; None weights all alike.
     microbatch
         Examples per device call; changes memory, not the result.
     seed
         Of batches and noise. Who knows it can subtract the noise: leave None, for a secret one, when the model is to
         be released. Each step's randomness is a function of the seed and the step, so a resumed run repeats a lost
         step's noise and never draws a second one.
-    bounded
-        A set bounded before.
 
     Raises
     ------
-    InfeasibleError
-        Nothing is left to train on.
-    BudgetError
-        No noise meets the budget.
+    InfeasibleError, BudgetError, InputError
+        As in `fixedgraphdp.plan.make_plan`.
 
     References
     ----------
@@ -168,50 +153,26 @@ class DPSGD:
         w_max: float = 4.0,
         microbatch: int = 512,
         seed: int | None = None,
+        key: int | None = None,
         bounded: Bounded | None = None,
     ) -> None:
-        self.bounded = bound(graph, k, method, order=order) if bounded is None else bounded
-        if not self.bounded.size:
-            raise InfeasibleError("the bounded set is empty, so there is nothing to train on")
-        if weights not in (None, "ht"):
-            raise InputError(f"unknown weights {weights!r}", hint="choose ht, or none")
-        if not clip > 0:
-            raise InputError(f"the clip norm must be positive, not {clip}")
+        self.plan = make_plan(
+            graph, k, eps, delta, adjacency=adjacency, q=q, steps=steps, clip=clip, method=method, order=order,
+            weights=weights, w_max=w_max, key=key, bounded=bounded,
+        )  # fmt: skip
+        self.bounded, self.weights, self.report = self.plan
         self.loss_fn, self.params, self.graph = loss_fn, jax.tree.map(jnp.asarray, params), graph
         self.inside = np.zeros(graph.n_examples, bool)
         self.inside[self.bounded.selected] = True
-        self.weights = np.ones(graph.n_examples)
-        if weights == "ht":
-            p = inclusion_probabilities(graph, k, order=order, runs=200)
-            self.weights = ht_weights(np.maximum(p, 0.5 / 200), w_max)
-        size = self.bounded.size
-        q = min(1.0, 256 / size) if q is None else q
-        worst = int(self.bounded.user_degrees.max(initial=0))
-        sigma = accounting.noise_multiplier(eps, max(worst, 1), q, steps, delta, adjacency)
-        self.report = PrivacyReport(
-            epsilon=accounting.epsilon(max(worst, 1), q, sigma, steps, delta, adjacency, interval=accounting.SEARCH),
-            delta=delta,
-            adjacency=adjacency,
-            k=worst,
-            noise_multiplier=sigma,
-            clip=clip,
-            w_max=w_max if weights == "ht" else 1.0,
-            q=q,
-            steps=steps,
-            size=size,
-        )
         self.seed = secrets.randbits(63) if seed is None else seed
         self.microbatch = microbatch
-        self.optimizer = optax.sgd(0.5, momentum=0.9) if optimizer is None else optimizer
+        self.optimizer = DEFAULT_OPTIMIZER if optimizer is None else optimizer
         self.state = self.optimizer.init(self.params)
         self.taken = 0
-        self._sum = jax.jit(lambda params, x, y, w: clipped_sum(loss_fn, params, x, y, w, clip))
-        self._apply = jax.jit(self._update)
 
     def batch(self, step: int) -> Int[np.ndarray, " b"]:
         """Return the examples of one step: a coin of rate q for each of S."""
-        coins = np.random.default_rng([self.seed, step, 5]).random(self.bounded.size)
-        return self.bounded.selected[coins < self.report.q]
+        return poisson_batch(self.plan, self.seed, step)
 
     def step(self, x: Num[Any, "n ..."], y: Num[Any, "n ..."], batch: Int[np.ndarray, " b"] | None = None) -> None:
         """Take the next step.
@@ -230,7 +191,17 @@ class DPSGD:
         if len(strangers):
             raise PrivacyViolation(f"{len(strangers)} examples of the batch are not in S, first {strangers[0]}")
         total = self.gradient_sum(x, y, batch)
-        self.params, self.state = self._apply(self.params, self.state, total, jnp.uint32(self.taken))
+        report, seed = self.report, (self.seed & 0xFFFFFFFF, self.seed >> 32, self.taken)
+        scale = report.noise_multiplier * report.w_max * report.clip
+        self.params, self.state = _noisy_update(
+            self.optimizer.update,
+            self.params,
+            self.state,
+            total,
+            np.array(seed, np.uint32),
+            scale,
+            report.q * report.size,
+        )
         self.taken += 1
 
     def gradient_sum(self, x: Num[Any, "n ..."], y: Num[Any, "n ..."], batch: Int[np.ndarray, " b"]) -> PyTree:
@@ -242,21 +213,9 @@ class DPSGD:
             rows[: len(part)] = part
             weight = np.zeros(self.microbatch, np.float32)
             weight[: len(part)] = self.weights[part]
-            found = self._sum(self.params, jnp.asarray(x[rows]), jnp.asarray(y[rows]), jnp.asarray(weight))
+            found = _compiled_sum(self.loss_fn, self.params, x[rows], y[rows], weight, self.report.clip)
             total = jax.tree.map(jnp.add, total, found)
         return total
-
-    def _update(self, params: PyTree, state: PyTree, total: PyTree, step: Array) -> tuple[PyTree, PyTree]:
-        report = self.report
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(self.seed & 0xFFFFFFFF), self.seed >> 32), step)
-        leaves, tree = jax.tree.flatten(total)
-        scale = report.noise_multiplier * report.w_max * report.clip
-        noisy = [
-            (leaf + scale * jax.random.normal(part, leaf.shape)) / (report.q * report.size)
-            for leaf, part in zip(leaves, jax.random.split(key, len(leaves)), strict=True)
-        ]
-        updates, state = self.optimizer.update(jax.tree.unflatten(tree, noisy), state, params)
-        return optax.apply_updates(params, updates), state
 
     def fit(
         self,
@@ -285,7 +244,8 @@ class DPSGD:
         Raises
         ------
         InputError
-            The data have another number of rows than the graph has examples.
+            The data have another number of rows than the graph has examples; the folder's checkpoint is of a run with
+            another set, noise or budget, whose steps this report would not cover.
         """
         if len(x) != self.graph.n_examples or len(y) != self.graph.n_examples:
             raise InputError(f"{len(x)} rows of x, {len(y)} of y, but the graph has {self.graph.n_examples} examples")
@@ -305,7 +265,12 @@ class DPSGD:
         arrays = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         # History first: a kill in between leaves a row for a checkpoint that is not there, which loading drops.
         append_jsonl(folder / "history.jsonl", {"step": self.taken, "value": value})
-        write_npz(folder / "checkpoint.npz", arrays | {"step": np.int64(self.taken), "seed": np.uint64(self.seed)})
+        state = {"step": np.int64(self.taken), "seed": np.uint64(self.seed), "run": self._fingerprint()}
+        write_npz(folder / "checkpoint.npz", arrays | state)
+
+    def _fingerprint(self) -> np.ndarray:
+        """Return what a checkpoint must share with the run that goes on with it: the guarantee's terms and the set."""
+        return np.array(json.dumps([asdict(self.report), hashlib.sha256(self.bounded.selected.tobytes()).hexdigest()]))
 
     def _load(self, folder: Path) -> None:
         path = folder / "checkpoint.npz"
@@ -313,11 +278,14 @@ class DPSGD:
             (folder / "history.jsonl").unlink(missing_ok=True)
             return
         with np.load(path) as saved:
+            if str(saved["run"]) != str(self._fingerprint()):
+                raise InputError(
+                    f"{path} is of a run with another set, noise or budget", hint="take another folder, or its settings"
+                )
             self.taken, self.seed = int(saved["step"]), int(saved["seed"])
             leaves, tree = jax.tree.flatten((self.params, self.state))
             found = [jnp.asarray(saved[f"leaf_{i}"]) for i in range(len(leaves))]
         self.params, self.state = jax.tree.unflatten(tree, found)
-        self._apply = jax.jit(self._update)
         rows = [row for row in read_jsonl(folder / "history.jsonl") if row["step"] <= self.taken]
         (folder / "history.jsonl").unlink()
         for row in {row["step"]: row for row in rows}.values():
@@ -338,11 +306,39 @@ def accuracy(params: Float[Any, " d"], x: Float[np.ndarray, "n d"], y: Num[np.nd
     return float(np.mean((x @ np.asarray(params) > 0) == (y > 0.5)))
 
 
-def opacus_sampler(bounded: Bounded, q: float, steps: int, *, seed: int = 0) -> Iterator[list[int]]:
-    """Return Opacus's Poisson sampler restricted to a bounded set, as a ``batch_sampler`` for a torch DataLoader.
+class PoissonBatches:
+    """Batches for a torch ``DataLoader(batch_sampler=...)``: Opacus's Poisson sampler, on a bounded set.
+
+    One pass is the whole budget of steps. A batch may be empty; a loader then needs
+    ``opacus.data_loader.wrap_collate_with_empty``.
+    """
+
+    def __init__(self, inner: Any, selected: Int[np.ndarray, " s"]) -> None:
+        self._inner, self._selected = inner, selected
+
+    def __len__(self) -> int:
+        """Return the number of steps."""
+        return len(self._inner)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Draw the batches, as numbers of examples of the graph."""
+        return (self._selected[np.array(list(batch), np.int64)].tolist() for batch in self._inner)
+
+
+def opacus_sampler(bounded: Bounded, q: float, steps: int, *, seed: int | None = None) -> PoissonBatches:
+    """Restrict Opacus's Poisson sampler to a bounded set.
 
     Use it with ``opacus.optimizers.DPOptimizer(noise_multiplier=fixedgraphdp.accounting.noise_multiplier(...),
     max_grad_norm=C, expected_batch_size=q * bounded.size)``; Opacus's own accountant knows one owner per example only.
+
+    Parameters
+    ----------
+    bounded
+        From `fixedgraphdp.bounding.bound`.
+    q, steps
+        Sampling rate and number of batches.
+    seed
+        Of the batches; None for a secret one, which the amplification by sampling counts on.
 
     Raises
     ------
@@ -354,6 +350,6 @@ def opacus_sampler(bounded: Bounded, q: float, steps: int, *, seed: int = 0) -> 
         from opacus.utils.uniform_sampler import UniformWithReplacementSampler
     except ImportError as error:
         raise InputError("opacus is not installed", hint="install fixedgraphdp[torch]") from error
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(secrets.randbits(63) if seed is None else seed)
     inner = UniformWithReplacementSampler(num_samples=bounded.size, sample_rate=q, generator=generator, steps=steps)
-    return ([int(bounded.selected[i]) for i in batch] for batch in inner)
+    return PoissonBatches(inner, bounded.selected)
