@@ -12,7 +12,7 @@ from dynmatch import baselines
 from dynmatch.exact import ExactMatcher
 from dynmatch.grid import GridMatcher
 from dynmatch.hub import HubMatcher
-from dynmatch.matcher import Id, Update
+from dynmatch.protocol import Id, Update
 from papers_shared.errors import InputError
 
 

@@ -77,6 +77,14 @@ def distance_row(x, others, n, norm, first, last, out):
 
 @njit(cache=True)
 @no_type_check
+def distance_pairs(first, second, norm, out):
+    """Fill ``out`` with the l_q distances between rows of the same number."""
+    for i in range(len(first)):
+        distance_row(first[i], second[i : i + 1], 1, norm, 0, first.shape[1], out[i : i + 1])
+
+
+@njit(cache=True)
+@no_type_check
 def raise_row(out, n, power, scale):
     """Turn distances into costs ``(d / S)^p`` in place."""
     if scale != 1.0:
@@ -153,6 +161,21 @@ class Metric:
         if self.kind == PRECOMPUTED:
             return self.matrix[int(x[0]), others[:, 0].astype(np.intp)]
         distance_row(x, others, len(others), self.kind, 0, len(x), out)
+        return out
+
+    def paired(self, first: Float[np.ndarray, "m d"], second: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Distances from each row of ``first`` to the same row of ``second``; one call of a callable per left point."""
+        if self.kind == PRECOMPUTED:
+            return self.matrix[first[:, 0].astype(np.intp), second[:, 0].astype(np.intp)]
+        out = np.empty(len(first))
+        if self.kind != CALLABLE:
+            distance_pairs(first, second, self.kind, out)
+            return out
+        groups: dict[bytes, list[int]] = {}
+        for i, x in enumerate(first):
+            groups.setdefault(x.tobytes(), []).append(i)
+        for members in groups.values():
+            out[members] = self.row(first[members[0]], second[members])
         return out
 
     def law(self, power: Real, scale: Real = 1.0, dim: int = 1, unit: Real = 0.0, search: int | None = None):

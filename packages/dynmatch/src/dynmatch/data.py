@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dynmatch.costs import Real, graph_metric
-from dynmatch.matcher import SIDES, Id, Update
+from dynmatch.protocol import SIDES, Id, Update
 from papers_shared.errors import InputError
 
 OPS = {

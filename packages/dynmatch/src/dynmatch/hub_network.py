@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from dynmatch import hub_flow
+from dynmatch import hub_arcs, hub_flow
 from dynmatch.landmarks import ZERO_LEVEL
 
 _ARRAYS = (
@@ -112,7 +112,7 @@ class HubNetwork:
         top = int(hubs.max(initial=-1)) + 1
         self.hub_low = self._grown(self.hub_low, top, -1)
         self.dirty = self._grown(self.dirty, len(self.hub_low))
-        hub_flow.join(
+        hub_arcs.join(
             self.points,
             self.pi,
             self.attach,
@@ -182,7 +182,7 @@ class HubNetwork:
             widowed.append((int(other), int(units)))
             left -= int(units)
         self.dead += int(self.points[slot, 4])
-        self.dead_direct += int(hub_flow.part(self.points, self.attach, self.levels, self.direct, slot))
+        self.dead_direct += int(hub_arcs.part(self.points, self.attach, self.levels, self.direct, slot))
         for other, units in widowed:
             self.place(1 - side, other, units)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from dynmatch.data import read_points, update_from
 from dynmatch.factory import make_matcher
-from dynmatch.matcher import BaseMatcher, Update
+from dynmatch.matcher import BaseMatcher
+from dynmatch.protocol import Update
 from dynmatch.service import Journal
 from dynmatch.window import SlidingWindow
 from papers_shared.errors import InputError

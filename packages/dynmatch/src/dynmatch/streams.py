@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dynmatch.costs import Real
-from dynmatch.matcher import Side, Update
+from dynmatch.protocol import Side, Update
 from papers_shared.errors import InputError
 
 KINDS = ("city", "digits", "graph", "gaussian", "deletions", "adversarial")
