@@ -268,7 +268,7 @@ class AuctionEngine:
         prices = np.array([self.price[k] for k in keys])
         row = np.empty(len(keys))
         for bidder, obj in self.held.items():
-            distance_row(self.units[bidder][2], points, len(keys), self.norm, 0, self.dim, row)
+            distance_row(self.units[bidder][2], points, self.norm, 0, self.dim, row)
             costs = np.maximum(1, np.ceil(row / self.diameter)) if self.diameter > 0 else np.ones(len(keys))
             mine = costs[keys.index(obj)] + self.price[obj]
             assert mine <= (costs + prices).min() + 1, "a bidder would gain more than 1 by another object"

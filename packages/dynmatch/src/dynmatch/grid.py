@@ -294,7 +294,7 @@ class GridMatcher(BaseMatcher):
         out = np.empty(len(pairs))
         if pairs:
             first, second = (np.array([self.entries[self.ids[p[s]]].point for p in pairs]) for s in range(2))
-            distance_pairs(first, second, self.norm, out)
+            distance_pairs(first, second, self.norm, 0, self.dim, out)
         return out
 
     def _total(self) -> tuple[float, float]:
@@ -338,7 +338,7 @@ class GridMatcher(BaseMatcher):
         return max(0.0, min(exact.dual_value(), exact.cost))
 
     def stats(self) -> dict[str, Any]:
-        """Return sizes, the grid's shape, cells, engines, and all work so far: searches, pairs they saw, index queries."""
+        """Return sizes, the grid's shape, and all work so far: searches, pairs they saw, index queries."""
         engines = [cell for level in self.cells for cell in level.values() if cell.engine is not None]
         work = self.work + sum((cell.work() for cell in engines), np.zeros(3, np.int64))
         return {

@@ -168,20 +168,17 @@ def pair_hub(levels, attach, hub_low, hub):
 def attached(levels, attach, hub_low, hub, side):
     """Return the points of one side that are attached to a hub."""
     total = 0
-    level = hub_low[hub]
-    while level >= 0:
-        e = levels[level, 3 + side]
-        while e >= 0:
-            total += 1
-            e = attach[e, 3]
-        level = levels[level, 1]
-    out = np.empty(total, np.int64)
-    level = hub_low[hub]
-    while level >= 0:
-        e = levels[level, 3 + side]
-        while e >= 0:
-            total -= 1
-            out[total] = attach[e, 0]
-            e = attach[e, 3]
-        level = levels[level, 1]
+    out = np.empty(0, np.int64)
+    for counted in (False, True):
+        if counted:
+            out = np.empty(total, np.int64)
+        level = hub_low[hub]
+        while level >= 0:
+            e = levels[level, 3 + side]
+            while e >= 0:
+                total += -1 if counted else 1
+                if counted:
+                    out[total] = attach[e, 0]
+                e = attach[e, 3]
+            level = levels[level, 1]
     return out

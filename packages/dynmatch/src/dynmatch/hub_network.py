@@ -130,6 +130,12 @@ class HubNetwork:
             costs,
         )
 
+    @property
+    def _flowing(self) -> tuple[np.ndarray, ...]:
+        """What a change of flow reads and writes."""
+        arcs = (self.attach, self.levels, self.level_pi, self.direct, self.direct_cost)
+        return *arcs, self.dirty, self.totals
+
     def place(self, side: int, slot: int, units: int) -> None:
         """Match pending units of a point, one search after the other."""
         while units:
@@ -137,13 +143,7 @@ class HubNetwork:
                 self.points,
                 self.pi,
                 self.n_points,
-                self.attach,
-                self.levels,
-                self.level_pi,
-                self.direct,
-                self.direct_cost,
-                self.dirty,
-                self.totals,
+                *self._flowing,
                 self.count,
                 self.dist,
                 self.parent,
@@ -167,13 +167,7 @@ class HubNetwork:
         while left:
             other, units = hub_flow.cancel(
                 self.points,
-                self.attach,
-                self.levels,
-                self.level_pi,
-                self.direct,
-                self.direct_cost,
-                self.dirty,
-                self.totals,
+                *self._flowing,
                 side,
                 slot,
                 left,

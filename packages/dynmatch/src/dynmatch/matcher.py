@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -123,7 +123,7 @@ class BaseMatcher(ABC):
             raise CapacityError(f"{_at(row)}side {side} would weigh more than 2^53")
         return s, int(weight)
 
-    def _free_id(self, taken: frozenset[Id | None] = frozenset()) -> int:
+    def _free_id(self, taken: Set[Id | None] = frozenset()) -> int:
         while self._next_id in self.entries or self._next_id in taken:
             self._next_id += 1
         return self._next_id
@@ -199,7 +199,6 @@ class BaseMatcher(ABC):
         answers = []
         for update in updates:
             if update.op == "insert":
-                assert update.side is not None
                 self._insert(update.side, update.point, update.id, update.weight, update.row, named)
             elif update.op == "delete":
                 assert update.id is not None

@@ -186,7 +186,7 @@ class DenseKernel:
             row = self.metric.row(self.coords[side, slot], self.coords[1 - side, :n]) if n else np.empty(0)
             return row if self.power == 1.0 and self.scale == 1.0 else (row / self.scale) ** self.power
         row = np.empty(n)
-        augment.cost_row(self.coords[side, slot], self.coords[1 - side], n, side, self.metric.matrix, self.law, row)
+        augment.cost_row(self.coords[side, slot], self.coords[1 - side], side, self.metric.matrix, self.law, row)
         return row
 
     # -- precision -----------------------------------------------------------------------------------------------

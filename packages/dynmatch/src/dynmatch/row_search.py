@@ -17,21 +17,11 @@ def search_by_rows(kernel: DenseKernel, s: int, source: int, pending: int, fresh
     o = 1 - s
     nodes, duals, flows, count = kernel.nodes, kernel.duals, kernel.flows, kernel.count
     n, m = int(count[s]), int(count[o])
-    augment.level_free(nodes, duals, count, o)
-    own = count[2 + o] == 0
-    top = augment.level_free(nodes, duals, count, s)
     row = kernel.costs_from(s, source)
+    own, top = augment.begin(nodes, duals, count, s, source, row, fresh)
     key, dist, best = np.full(m, np.inf), np.empty(m), np.empty(m)
     potential, via, done = duals[o, :m].copy(), np.full(m, -1), np.zeros(m, np.bool_)
     reach, record, scanned = np.empty(n), np.full(n, -2), np.empty(n, np.int64)
-    if fresh:
-        low = augment.first_dual(row, duals, o, m, top if own and top > -np.inf else np.inf)
-        duals[s, source] = low if low < np.inf else 0.0
-    if own and (top == -np.inf or duals[s, source] > top):
-        if top == -np.inf or nodes[s, source, 2] >= 0:
-            top = duals[s, source]
-        else:
-            duals[s, source] = top
     reach[source], record[source] = 0.0, -1
     waiting, n_scanned, level, end, limit = [source], 0, 0.0, -1, np.inf
     while True:
@@ -60,27 +50,7 @@ def search_by_rows(kernel: DenseKernel, s: int, source: int, pending: int, fresh
                 reach[x], record[x] = level, e
                 waiting.append(x)
             e = flows[e, 5 if s == 0 else 3]
-    units = augment.finish(
-        nodes,
-        duals,
-        kernel.coords,
-        flows,
-        kernel.flow_cost,
-        count,
-        kernel.total,
-        kernel.law,
-        s,
-        own,
-        end,
-        limit,
-        pending,
-        scanned,
-        n_scanned,
-        reach,
-        record,
-        done,
-        dist,
-        best,
-        via,
-    )
+    path = (s, own, end, limit, pending, scanned, n_scanned, reach, record, done, dist, best, via)
+    store = (nodes, duals, kernel.coords, flows, kernel.flow_cost, count, kernel.total, kernel.law)
+    units = augment.finish(*store, *path)
     return bool(own), int(end), int(units)
