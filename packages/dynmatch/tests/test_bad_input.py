@@ -81,11 +81,9 @@ def test_a_duplicate_id_and_side_and_weight_are_refused(matcher):
     "bad",
     [
         Update("insert", "B", "w", (0.0, 0.0), weight=0),
-        Update("insert", "C", "w", (0.0, 0.0)),
         Update("insert", "B", "new", (0.0, 0.0)),
         Update("insert", "B", "w", (0.0, 0.0), weight=2**53),
         Update("delete", None, "nobody"),
-        Update("fly", "A"),
     ],
 )
 def test_a_batch_is_applied_whole_or_not_at_all(matcher, bad):

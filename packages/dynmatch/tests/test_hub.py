@@ -203,6 +203,28 @@ def test_a_graph_metric_with_ambient_landmarks(k, p):
     hub.check()
 
 
+@pytest.mark.parametrize("metric", ["l1", lambda x, others: np.abs(others - x).sum(axis=1)], ids=["named", "callable"])
+def test_a_known_space_of_points_is_never_rebuilt_for_its_hierarchy(metric):
+    rng = np.random.default_rng(0)
+    places = rng.normal(size=(40, 3))
+    hub, exact = HubMatcher(metric, ambient=places, p=2), ExactMatcher("l1", p=2)
+    levels = hub.levels.copy()
+    for step in range(90):
+        if step % 3 == 2:
+            name = sorted(hub.entries)[int(rng.integers(len(hub.entries)))]
+            hub.delete(name)
+            exact.delete(name)
+        else:
+            row = int(rng.integers(40))
+            hub.insert("AB"[step % 2], [row], id=step)
+            exact.insert("AB"[step % 2], places[row], id=step)
+        assert exact.cost() * (1 - 1e-9) <= hub.cost() <= 4.4 * exact.cost() + 1e-9
+    hub.check()
+    assert (hub.levels == levels).all()
+    with pytest.raises(ValueError, match="not a row of the ambient space"):
+        hub.insert("A", [40])
+
+
 @pytest.mark.parametrize("count", [20, 60])  # fewer and more live points than the space has rows
 def test_a_rebuild_in_an_ambient_space_keeps_its_distances(count):
     rng = np.random.default_rng(count)

@@ -24,13 +24,6 @@ def _sizes_axis(ax: Axes, sizes: Sequence[float], label: str) -> None:
     ax.set_xlabel(label)
 
 
-def _log_log(ax: Axes, lines: dict[str, tuple[Sequence[float], Sequence[float], dict]], x: str, y: str) -> None:
-    """Draw named lines over sizes on logarithmic axes."""
-    for name, (sizes, values, style) in lines.items():
-        ax.plot(sizes, values, label=name, **({"marker": "o", "markersize": 4} | style))
-    ax.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
-
-
 def ratio_by_dimension(ratios: dict[str, list[float]], dims: Sequence[int], norms: Sequence[float]) -> Figure:
     """Mean and 5-95% range of the grid's ratio over dimensions, by eps, for exact and rounded searches."""
     with figure_style(figure_figsize=WIDE):
@@ -63,7 +56,7 @@ def ratio_by_size(ratios: dict[str, list[list[float]]], sizes: Sequence[int]) ->
     return fig
 
 
-def grid_scaling(found: dict[str, dict[str, list[float]]], sizes: dict[str, Sequence[int]], slopes: dict) -> Figure:
+def grid_scaling(found: dict[str, dict[str, list[float]]], sizes: dict[str, tuple[int, ...]], slopes: dict) -> Figure:
     """Time and pairs seen per update over the number of points: a line for each engine and stream."""
     colours = {"dense": PALETTE[0], "aggregate": PALETTE[1], "exact matcher": PALETTE[2]}
     with figure_style(figure_figsize=(8.6, 4.2)):
@@ -72,13 +65,19 @@ def grid_scaling(found: dict[str, dict[str, list[float]]], sizes: dict[str, Sequ
             (axes[0], "seconds", 1e3, "median ms per update"),
             (axes[1], "pairs", 1.0, "mean pairs seen per update"),
         ):
-            lines = {}
             for name, values in found.items():
                 engine, law = name.split(", ")
-                style = {"color": colours[engine], "linestyle": "-" if law == "shifted" else "--"}
-                key = f"{name}: slope {slopes[name][what]:.2f}"
-                lines[key] = (sizes[engine], factor * np.array(values[what]), style)
-            _log_log(ax, lines, "points in all", label)
+                line = "-" if law == "shifted" else "--"
+                ax.plot(
+                    sizes[engine],
+                    factor * np.array(values[what]),
+                    color=colours[engine],
+                    linestyle=line,
+                    marker="o",
+                    markersize=4,
+                    label=f"{name}: slope {slopes[name][what]:.2f}",
+                )
+            ax.set(xscale="log", yscale="log", xlabel="points in all", ylabel=label)
             ax.legend(fontsize=7)
     return fig
 

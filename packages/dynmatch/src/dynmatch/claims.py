@@ -80,7 +80,7 @@ def grid_scaling(ctx: Context) -> dict:
     grid_sizes = ctx.pick(small=(1000, 3000, 10000, 30000), paper=(1000, 10000, 100000), smoke=(40, 80))
     exact_sizes = ctx.pick(small=(250, 500, 1000, 2000), paper=(250, 1000, 4000), smoke=(40, 80))
     rounds = ctx.pick(small=100, paper=1000, smoke=3)
-    sizes = {"dense": grid_sizes, "aggregate": grid_sizes, "exact matcher": exact_sizes}
+    sizes: dict[str, tuple[int, ...]] = {"dense": grid_sizes, "aggregate": grid_sizes, "exact matcher": exact_sizes}
     found: dict[str, dict[str, list[float]]] = {}
     for engine, ns in sizes.items():
         for law, shift in (("one law", 0.0), ("shifted", 0.3)):

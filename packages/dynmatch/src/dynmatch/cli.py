@@ -48,11 +48,12 @@ def match_command(
     from papers_shared.artifacts import RunDir
 
     stream, skipped, given = _stream(updates, metric, skip_bad, seed)
+    unit = given.pop("unit")
     peak, dim = _size_of(stream)
     method = _choose(method, given, p, peak)
     certify = (method != "exact" and peak <= 1500 and len(stream) <= 10_000) if certify is None else certify
     config = {
-        "updates": str(updates),
+        "updates": None if updates is None else str(updates),
         "metric": metric,
         "method": method,
         "eps": eps,
@@ -74,7 +75,7 @@ def match_command(
                 if shown >= 0 and not quiet():
                     shown = _print_row(row, shown)
         run.matcher.check()
-        _write(folder.path, run, method, p)
+        _write(folder.path, run, method, p, unit)
     last = run.rows[-1]
     if json:
         emit_json(last | {"method": method, "skipped": skipped, "out": str(out)})
@@ -91,7 +92,7 @@ def _stream(updates: Path | None, metric: str, skip_bad: bool, seed: int) -> tup
     from dynmatch import data, streams, trips
     from dynmatch.costs import NAMES
 
-    given: dict[str, Any] = {"metric": metric}
+    given: dict[str, Any] = {"metric": metric, "unit": "unit of the points"}
     nodes: dict[str, int] | None = None
     if metric not in NAMES:
         path = Path(metric)
@@ -102,11 +103,13 @@ def _stream(updates: Path | None, metric: str, skip_bad: bool, seed: int) -> tup
         else:
             matrix, names = data.read_graph(path)
             nodes = {str(name): number for number, name in enumerate(names)}
-        given = {"metric": "precomputed", "matrix": matrix}
+        given = {"metric": "precomputed", "matrix": matrix, "unit": "unit of the metric"}
+        if updates is None:
+            raise InputError(f"--metric {metric} needs updates, whose points are its rows or nodes")
     if updates is None:
-        return streams.city(seed=seed), 0, given
+        return streams.city(seed=seed), 0, given | {"unit": "km"}
     if trips.is_taxi(updates):
-        return *trips.read_taxi(updates, skip_bad=skip_bad), given
+        return *trips.read_taxi(updates, skip_bad=skip_bad), given | {"unit": "km"}
     return *data.read_updates(updates, skip_bad, nodes), given
 
 
@@ -154,7 +157,7 @@ def _print_row(row: dict[str, Any], shown: int) -> int:
     return shown + 1
 
 
-def _write(folder: Path, run: Any, method: str, p: float) -> None:
+def _write(folder: Path, run: Any, method: str, p: float, unit: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -165,7 +168,7 @@ def _write(folder: Path, run: Any, method: str, p: float) -> None:
         pq.write_table(pa.Table.from_pylist(run.rows), temporary)
     ids_a, ids_b, distances = run.matcher.pairs()
     write_csv(folder / "matching.csv", zip(ids_a, ids_b, distances.tolist(), strict=True), ("a", "b", "distance"))
-    draw_cost(folder / "cost.png", run.rows, f"Running W_{p:g}, {method}", "unit of the points", force=True)
+    draw_cost(folder / "cost.png", run.rows, f"Running W_{p:g}, {method}", unit, force=True)
     draw_latency(folder / "latency.png", run.rows, method, force=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -222,7 +221,7 @@ def drift(seed: int, window: int, before: int, after: int) -> dict[str, list[flo
     return found
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
+def slope(x: Any, y: Any) -> float:
     """Return the least-squares slope of log y against log x."""
     logs = np.log(np.maximum(np.array(y, dtype=np.float64), 1e-12))
     return float(np.polyfit(np.log(np.array(x, dtype=np.float64)), logs, 1)[0])

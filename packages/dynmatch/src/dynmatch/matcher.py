@@ -199,6 +199,7 @@ class BaseMatcher(ABC):
         answers = []
         for update in updates:
             if update.op == "insert":
+                assert update.side is not None
                 self._insert(update.side, update.point, update.id, update.weight, update.row, named)
             elif update.op == "delete":
                 assert update.id is not None
@@ -213,7 +214,8 @@ class BaseMatcher(ABC):
         for number, update in enumerate(updates, 1):
             row = update.row if update.row is not None else number
             held = self.entries.get(update.id) if update.id is not None else None
-            now = known.get(update.id, held and (held.side, held.weight)) if update.id is not None else None
+            now = None if held is None else (held.side, held.weight)
+            now = known.get(update.id, now) if update.id is not None else None
             if update.op == "insert":
                 if now is not None:
                     raise ValueError(f"row {row}: id {update.id!r} is in use")
