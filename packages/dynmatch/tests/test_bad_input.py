@@ -177,6 +177,8 @@ def test_numbers_outside_the_matrix_are_refused():
         lambda: GridMatcher(2, p=2),
         lambda: GridMatcher(0),
         lambda: GridMatcher(2, backend="flann"),
+        lambda: GridMatcher(20, project=0),
+        lambda: GridMatcher(20, project="all"),
         lambda: GridMatcher(2, norm=3.0, backend="lsh"),
         lambda: GridMatcher(4, engine="aggregate"),
         lambda: make_matcher("grid", 2, eps=0),

@@ -29,7 +29,7 @@ class CellSettings:
     true_dim
         Coordinates of the true distance, 0 when they are the same.
     work
-        Pairs seen, searches, index queries of engines that are gone.
+        Pairs seen, searches, index queries so far.
     """
 
     metric: Metric
@@ -116,6 +116,7 @@ class Cell:
             self.retire(settings)
         elif self._wanted(settings, len(self.engine)) != self.kind:
             events = merge(events, self._build(settings, self.members(), points, child, centre))
+        self.tally(settings)
         return events
 
     def _add(self, side: int, key: int, units: int, points: Any, child: Any) -> list[Event]:
@@ -134,6 +135,7 @@ class Cell:
         larger = sum(n if s else -n for s, _, n in members) > 0
         for side, key, units in sorted(members, key=lambda e: e[0] != larger):  # so that searches end early
             self._add(side, key, units, points, child(key))
+        self.tally(settings)
         return difference(before, self.engine.free_units())
 
     def load(self, settings: CellSettings, members: list[Event], points: Any, child: Any, centre: Any) -> None:
@@ -143,18 +145,20 @@ class Cell:
         else:
             self._build(settings, members, points, child, centre)
 
-    def work(self) -> np.ndarray:
-        """Return pairs seen, searches and index queries of the present engine."""
+    def tally(self, settings: CellSettings) -> None:
+        """Move the engine's counts of work to the grid's."""
         if self.kind == "ann":
-            return np.array([0, 0, self.engine.queries])
-        kernel = self.engine if self.kind == "dense" else self.engine.kernel
-        return np.array([*kernel.count[6:8], 0])
+            settings.work[2] += self.engine.queries
+            self.engine.queries = 0
+        elif self.engine is not None:
+            kernel = self.engine if self.kind == "dense" else self.engine.kernel
+            settings.work[:2] += kernel.count[6:8]
+            kernel.count[6:8] = 0
 
     def retire(self, settings: CellSettings) -> None:
         """Give the engine up; its work stays counted."""
-        if self.engine is not None:
-            settings.work += self.work()
-            self.engine, self.kind = None, ""
+        self.tally(settings)
+        self.engine, self.kind = None, ""
 
     def another(self, key: int) -> int | None:
         """Return the key of some other point of the cell."""

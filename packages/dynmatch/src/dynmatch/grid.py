@@ -13,7 +13,7 @@ from dynmatch.ann_index import make_index
 from dynmatch.augment import add_exactly
 from dynmatch.cells import DENSE_LIMIT, Cell, CellSettings, merge
 from dynmatch.costs import Metric, Real, distance_pairs
-from dynmatch.grid_layout import Coordinates, GridLayout
+from dynmatch.grid_layout import Coordinates, GridLayout, projected_dim
 from dynmatch.matcher import BaseMatcher, Entry
 from dynmatch.primal_dual import DenseKernel, Event
 
@@ -97,6 +97,7 @@ class GridMatcher(BaseMatcher):
             raise ValueError(f"the aggregate engine is for d <= 3, not {seen}: a cell has b^d children")
         self.backend = ("kdtree" if dim <= 8 else "brute") if backend == "auto" else backend
         make_index(self.backend, 1, self.norm)
+        projected_dim(int(dim), 2, project)
         self.epoch = 0
         self.rebuilds = 0
         self.work = np.zeros(3, np.int64)
@@ -116,9 +117,6 @@ class GridMatcher(BaseMatcher):
 
     def _build(self) -> None:
         """Lay the grid out anew for the present points, and match bottom up, a level at a time."""
-        for level in self.cells:
-            for cell in level.values():
-                cell.retire(self.settings)
         self._empty_grid()
         entries = list(self.entries.values())
         if not entries:
@@ -339,8 +337,6 @@ class GridMatcher(BaseMatcher):
 
     def stats(self) -> dict[str, Any]:
         """Return sizes, the grid's shape, and all work so far: searches, pairs they saw, index queries."""
-        engines = [cell for level in self.cells for cell in level.values() if cell.engine is not None]
-        work = self.work + sum((cell.work() for cell in engines), np.zeros(3, np.int64))
         return {
             "size": self.size,
             "updates": self.updates,
@@ -348,12 +344,14 @@ class GridMatcher(BaseMatcher):
             "levels": len(self.cells),
             "branching": self.layout.branching if self.layout is not None else 0,
             "cells": sum(len(level) for level in self.cells),
-            "engines": len(engines),
-            "largest_cell": max((len(c) for c in engines), default=0),
-            "relaxed_pairs": int(work[0]),
-            "searches": int(work[1]),
-            "queries": int(work[2]),
+            "relaxed_pairs": int(self.work[0]),
+            "searches": int(self.work[1]),
+            "queries": int(self.work[2]),
         }
+
+    def cell_sizes(self) -> list[int]:
+        """Return how many points each cell matches, for the cells in which both sides meet."""
+        return [len(cell) for level in self.cells for cell in level.values() if cell.engine is not None]
 
     def _check(self) -> None:
         """Recompute every carried list from the points up, and check each engine and the running cost."""

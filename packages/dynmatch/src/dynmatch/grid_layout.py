@@ -116,6 +116,16 @@ class GridLayout:
 
 
 def projected_dim(dim: int, n: int, project: Any) -> int:
-    """Return the dimensions of the random projection, 0 for none: a given number, or 4 log n for ``"auto"``."""
-    target = math.ceil(4 * math.log(max(n, 2))) if project == "auto" else int(project or 0)
+    """Return the dimensions of the random projection, 0 for none: a given number, or 4 log n for ``"auto"``.
+
+    Raises
+    ------
+    ValueError
+        A projection that is neither.
+    """
+    if project is None:
+        return 0
+    target = math.ceil(4 * math.log(max(n, 2))) if project == "auto" else int(project)
+    if target < 1:
+        raise ValueError(f"a projection needs at least one dimension, not {project}")
     return target if target < dim else 0
