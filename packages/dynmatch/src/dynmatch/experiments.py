@@ -123,36 +123,37 @@ def grid_scaling(seed: int, engine: str, shift: float, sizes: tuple[int, ...], r
     return found
 
 
-def hub_streams(seed: int, updates: int, live: int) -> dict[str, tuple[list[Any], Any]]:
-    """A graph, a matrix and l_inf in 8 dimensions, each with a stream."""
-    graph_updates, graph = streams.graph(updates, live, seed)
+METRICS = ("graph", "matrix", "l_inf, 8-d")
+"""Of the hubs whose ratio is measured."""
+
+
+def hub_stream(name: str, seed: int, updates: int, live: int) -> tuple[list[Any], Any]:
+    """Return a stream and its metric: a graph, a matrix, or l_inf in 8 dimensions."""
+    if name == "graph":
+        return streams.graph(updates, live, seed)
+    if name != "matrix":
+        return streams.gaussian(updates, live, 8, seed), "linf"
     rng = np.random.default_rng(seed)
     sites = rng.normal(size=(120, 4)) * rng.choice([0.2, 3.0], size=(120, 1))
-    matrix = cdist(sites, sites, "cityblock")
     places = iter(rng.integers(120, size=updates).astype(float)[:, None])
-    return {
-        "graph": (graph_updates, graph),
-        "matrix": (list(streams.churn(places, updates, live, rng)), matrix),
-        "l_inf, 8-d": (streams.gaussian(updates, live, 8, seed), "linf"),
-    }
+    return list(streams.churn(places, updates, live, rng)), cdist(sites, sites, "cityblock")
 
 
 def hub_ratios(
-    seed: int, updates: int, live: int, ks: tuple[int, ...], ps: tuple[int, ...], eps: float
+    name: str, seed: int, updates: int, live: int, ks: tuple[int, ...], ps: tuple[int, ...], eps: float
 ) -> dict[str, list[float]]:
-    """Ratios at every query, by metric, k and p."""
+    """Ratios at every query in one metric, by metric, k and p."""
     found: dict[str, list[float]] = {}
-    for name, (stream, metric) in hub_streams(seed, updates, live).items():
+    stream, metric = hub_stream(name, seed, updates, live)
+    for k in ks:
         for p in ps:
-            exact = ExactMatcher(metric, p=p)
-            hubs = {k: HubMatcher(metric, p=p, k=k, eps=eps, seed=seed) for k in ks}
+            exact, hub = ExactMatcher(metric, p=p), HubMatcher(metric, p=p, k=k, eps=eps, seed=seed)
+            ratios = found.setdefault(f"{name}|{k}|{p}", [])
             for update in stream:
-                for matcher in (exact, *hubs.values()):
-                    matcher.apply([update])
-                best = exact.cost()
-                for k, hub in hubs.items():
-                    if best > 1e-9:
-                        found.setdefault(f"{name}|{k}|{p}", []).append(hub.cost() / best)
+                exact.apply([update])
+                hub.apply([update])
+                if exact.cost() > 1e-9:
+                    ratios.append(hub.cost() / exact.cost())
     return found
 
 

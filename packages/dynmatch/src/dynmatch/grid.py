@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,7 @@ class GridMatcher(BaseMatcher):
     def _centre(self, height: int) -> Any:
         """Return the function that gives the centre of a child of a cell of this height."""
         assert self.layout is not None
-        return self.layout.centre(height - 1)
+        return partial(self.layout.centre, height - 1)
 
     def _largest_crowd(self) -> int:
         """Points in the largest leaf that are not all the same, and so could be told apart by a finer grid."""

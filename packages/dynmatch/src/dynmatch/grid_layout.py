@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,14 +87,14 @@ class GridLayout:
         side = self.leaf_side * float(self.branching) ** max(0, height - 1)
         return side * self.dim ** (0.0 if math.isinf(self.norm) else 1.0 / self.norm)
 
-    def centre(self, height: int) -> Callable[[Coordinates], np.ndarray]:
-        """Return the function that gives the centre of a cell of this height from its coordinates."""
-        side = self.leaf_side * float(self.branching) ** height
+    def centre(self, height: int, coordinates: Coordinates) -> Float[np.ndarray, " d"]:
+        """Return the centre of a cell of this height."""
         shift = np.zeros(self.dim)
         for level, offset in enumerate(self.offsets[: max(0, height - self.levels)]):
             step = self.leaf_side * float(self.branching) ** (self.levels + level)
             shift += np.array(offset, dtype=np.float64) * step
-        return lambda coordinates: self.origin - shift + (np.array(coordinates, dtype=np.float64) + 0.5) * side
+        side = self.leaf_side * float(self.branching) ** height
+        return self.origin - shift + (np.array(coordinates, dtype=np.float64) + 0.5) * side
 
     def grow(self, top: Coordinates) -> None:
         """Put a root over the old one, towards the place ``top`` (in units of the old root) that it should cover."""
