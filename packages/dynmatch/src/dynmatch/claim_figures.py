@@ -133,7 +133,7 @@ def deletions(found: dict[str, dict[str, list[float]]]) -> Figure:
             ax.plot(i, np.mean(entry["fresh"]), "D", color=PALETTE[1])
         ax.axhspan(0.9, 1.1, color="#dddddd", zorder=0)
         ax.set_xticks(range(len(found)), [name.replace(", ", "\n") for name in found])
-        ax.set(ylabel="cost after the stream / fresh build")
+        ax.set(ylabel="cost after the stream / fresh build", xlim=(-0.5, len(found) - 0.5))
     return fig
 
 

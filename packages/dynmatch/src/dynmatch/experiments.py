@@ -68,6 +68,8 @@ def ratio_by_size(seeds: tuple[int, ...], sizes: tuple[int, ...]) -> dict[str, l
 def churn(matcher: Any, present: list[tuple[Any, Any]], draw: Any, rounds: int, work: str) -> list[dict[str, float]]:
     """Delete a random point and insert another, ``rounds`` times, and return time and work of each single update.
 
+    The time is the processor's, for other programs on the machine must not count.
+
     Parameters
     ----------
     matcher
@@ -84,12 +86,12 @@ def churn(matcher: Any, present: list[tuple[Any, Any]], draw: Any, rounds: int, 
         side, gone = present.pop(int(draw.rng.integers(len(present))))
         for act in ("delete", "insert"):
             x = draw.point(side) if act == "insert" else None
-            before, began = matcher.stats()[work], time.perf_counter()
+            before, began = matcher.stats()[work], time.process_time()
             if x is None:
                 matcher.delete(gone)
             else:
                 present.append((side, matcher.insert(side, x)))
-            seconds = time.perf_counter() - began
+            seconds = time.process_time() - began
             found.append({"seconds": seconds, "work": float(matcher.stats()[work] - before)})
     return found
 
