@@ -10,13 +10,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dynmatch.costs import Real
 from dynmatch.experiments import EPS
 from papers_shared.artifacts import PALETTE, figure_style
 
 WIDE = (7.6, 3.7)
 
 
-def _sizes_axis(ax: Axes, sizes: Sequence[float], label: str) -> None:
+def _sizes_axis(ax: Axes, sizes: Sequence[Real], label: str) -> None:
     """Name every size on a logarithmic axis, and nothing between them."""
     ax.set_xscale("log")
     ax.set_xticks(list(sizes), [f"{v:,}".replace(",", " ") for v in sizes])
@@ -24,7 +25,7 @@ def _sizes_axis(ax: Axes, sizes: Sequence[float], label: str) -> None:
     ax.set_xlabel(label)
 
 
-def ratio_by_dimension(ratios: dict[str, list[float]], dims: Sequence[int], norms: Sequence[float]) -> Figure:
+def ratio_by_dimension(ratios: dict[str, list[float]], dims: Sequence[int], norms: Sequence[Real]) -> Figure:
     """Mean and 5-95% range of the grid's ratio over dimensions, by eps, for exact and rounded searches."""
     with figure_style(figure_figsize=WIDE):
         fig, axes = plt.subplots(1, 2, sharey=True)
@@ -78,7 +79,8 @@ def grid_scaling(found: dict[str, dict[str, list[float]]], sizes: dict[str, tupl
                     label=f"{name}: slope {slopes[name][what]:.2f}",
                 )
             ax.set(xscale="log", yscale="log", xlabel="points in all", ylabel=label)
-            ax.legend(fontsize=7)
+            ax.set_ylim(top=40 * ax.get_ylim()[1])  # room for the legend
+            ax.legend(fontsize=7, loc="upper left")
     return fig
 
 
