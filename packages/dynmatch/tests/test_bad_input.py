@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from dynmatch import CapacityError, ExactMatcher, GridMatcher, HubMatcher, NotAMetricError, Update, graph_metric
+from dynmatch import (
+    CapacityError,
+    ExactMatcher,
+    GridMatcher,
+    HubMatcher,
+    Matcher,
+    NotAMetricError,
+    Update,
+    graph_metric,
+    make_matcher,
+)
 
 MAKERS = {"exact": ExactMatcher, "hub": HubMatcher, "grid": lambda: GridMatcher(2)}
 
@@ -65,6 +75,29 @@ def test_a_duplicate_id_and_side_and_weight_are_refused(matcher):
     with pytest.raises(CapacityError):
         matcher.insert("A", [0.0, 0.0], weight=2**60)
     matcher.check()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Update("insert", "B", "w", (0.0, 0.0), weight=0),
+        Update("insert", "B", "new", (0.0, 0.0)),
+        Update("insert", "B", "w", (0.0, 0.0), weight=2**53),
+        Update("delete", None, "nobody"),
+    ],
+)
+def test_a_batch_is_applied_whole_or_not_at_all(matcher, bad):
+    before = matcher.cost(), matcher.size
+    with pytest.raises((ValueError, KeyError), match="row 3"):
+        matcher.apply([Update("insert", "A", "new", (0.0, 0.0)), Update("query"), bad])
+    assert (matcher.cost(), matcher.size) == before
+    matcher.check()
+
+
+def test_ids_that_a_batch_names_are_not_given_to_others(matcher):
+    matcher.apply([Update("insert", "A", None, (0.0, 0.0)), Update("insert", "B", 12, (1.0, 0.0))])
+    assert matcher.size == (7, 7)
+    assert isinstance(matcher, Matcher)
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -143,6 +176,13 @@ def test_numbers_outside_the_matrix_are_refused():
         lambda: GridMatcher(2, norm=0.5),
         lambda: GridMatcher(2, p=2),
         lambda: GridMatcher(0),
+        lambda: GridMatcher(2, backend="flann"),
+        lambda: GridMatcher(20, project=0),
+        lambda: GridMatcher(20, project="all"),
+        lambda: GridMatcher(2, norm=3.0, backend="lsh"),
+        lambda: GridMatcher(4, engine="aggregate"),
+        lambda: make_matcher("grid", 2, eps=0),
+        lambda: make_matcher("hub", 2, eps=0),
         lambda: ExactMatcher("minkowski", norm=0.3),
     ],
 )
@@ -156,3 +196,10 @@ def test_too_many_arcs_are_refused_before_memory_runs_out():
     updates = [Update("insert", "A", i, (float(i),)) for i in range(60)]
     with pytest.raises(CapacityError, match="200"):
         hub.apply(updates)
+    hub.check()
+    assert hub.size[0] == len(hub.slots)
+
+
+def test_an_option_that_a_method_does_not_have_is_named():
+    with pytest.raises(TypeError, match="backend"):
+        make_matcher("exact", 2, backend="brute")

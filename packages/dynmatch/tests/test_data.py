@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dynmatch import ExactMatcher, NotAMetricError, Update, data, streams
+from dynmatch import ExactMatcher, NotAMetricError, Update, data, streams, trips
 from papers_shared.errors import InputError
 
 WANT = [
@@ -136,8 +136,9 @@ def test_taxi_trips_become_requests_and_free_cars(tmp_path, ending):
         path.write_text("\n".join([",".join(TRIPS), *(",".join(map(str, row)) for row in rows)]) + "\n")
     else:
         pq.write_table(pa.table(TRIPS), path)
-    assert data.is_taxi(path)
-    updates = data.read_taxi(path)
+    assert trips.is_taxi(path)
+    updates, skipped = trips.read_taxi(path)
+    assert skipped == 0
     assert [(u.op, u.id) for u in updates[:3]] == [("insert", "A1"), ("insert", "A0"), ("insert", "B1")]
     assert len(updates) == 8  # the trip without coordinates is left out
     a = {u.id: u.point for u in updates if u.op == "insert"}
@@ -148,7 +149,18 @@ def test_taxi_trips_become_requests_and_free_cars(tmp_path, ending):
     assert matcher.size == (0, 0)
     path.with_suffix(".other.csv").write_text("pickup_longitude\n1\n")
     with pytest.raises(InputError, match="no column"):
-        data.read_taxi(path.with_suffix(".other.csv"))
+        trips.read_taxi(path.with_suffix(".other.csv"))
+
+
+def test_a_trip_without_a_time_is_named_or_counted(tmp_path):
+    path = tmp_path / "trips.csv"
+    rows = [list(row) for row in zip(*TRIPS.values(), strict=True)]
+    rows[1][0] = "yesterday"
+    path.write_text("\n".join([",".join(TRIPS), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    with pytest.raises(InputError, match="line 3: a time that is none"):
+        trips.read_taxi(path)
+    updates, skipped = trips.read_taxi(path, skip_bad=True)
+    assert (len(updates), skipped) == (4, 1)
 
 
 def test_graph_files_become_shortest_paths(tmp_path):

@@ -37,9 +37,13 @@ def test_the_auction_keeps_slackness_and_the_factor_two(backend):
         assert best <= found <= best + min(len(a), len(b))
 
 
-@pytest.mark.parametrize("backend", ["brute", "kdtree", "lsh"])
-@pytest.mark.parametrize("norm", [1.0, 2.0])
+@pytest.mark.parametrize(
+    ("backend", "norm"),
+    [*((b, n) for b in ("brute", "kdtree", "lsh") for n in (1.0, 2.0)), ("hnsw", 2.0)],
+)
 def test_indexes_find_neighbours_through_insertions_and_deletions(backend, norm):
+    if backend == "hnsw":
+        pytest.importorskip("hnswlib")
     rng = np.random.default_rng(1)
     index, live, misses = make_index(backend, 3, norm, width=0.5), {}, 0
     for step in range(200):
@@ -47,9 +51,9 @@ def test_indexes_find_neighbours_through_insertions_and_deletions(backend, norm)
             key = list(live)[int(rng.integers(len(live)))]
             index.remove(key)
             del live[key]
-        else:
-            live[step] = rng.random(3)
-            index.add(step, live[step])
+        elif (key := step % 60) not in live:  # keys come back
+            live[key] = rng.random(3)
+            index.add(key, live[key])
         q = rng.random(3)
         assert len(index) == len(live)
         if live:
@@ -59,7 +63,17 @@ def test_indexes_find_neighbours_through_insertions_and_deletions(backend, norm)
             misses += distance > min(row.values()) * (1 + 1e-9)
         else:
             assert index.nearest(q) is None
-    assert misses == 0 if backend != "lsh" else misses < 60
+    assert misses == 0 if backend in ("brute", "kdtree") else misses < 60
+
+
+@pytest.mark.parametrize("backend", ["brute", "kdtree"])
+def test_of_equally_near_points_the_smallest_key_is_taken(backend):
+    index = make_index(backend, 1, 2.0)
+    for key in (5, 3, 9, 4, 7, 8):
+        index.add(key, np.array([1.0 if key % 2 else -1.0]))
+    assert index.nearest(np.zeros(1)) == (3, 1.0)
+    index.remove(3)
+    assert index.nearest(np.zeros(1)) == (4, 1.0)
 
 
 def test_unknown_and_unfit_backends_are_named():
@@ -67,6 +81,8 @@ def test_unknown_and_unfit_backends_are_named():
         make_index("flann", 2, 2.0)
     with pytest.raises(InputError, match="between 1 and 2"):
         make_index("lsh", 2, np.inf)
+    with pytest.raises(InputError, match="l_2"):
+        make_index("hnsw", 2, 1.0)
     assert set(BACKENDS) == {"brute", "kdtree", "lsh", "hnsw"}
 
 

@@ -238,6 +238,40 @@ def test_a_huge_p_does_not_overflow(caplog):
     assert matcher.cost() == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.parametrize("p", [2, 60])
+def test_scales_follow_an_outlier_that_goes(p):
+    rng = np.random.default_rng(7)
+    matcher = ExactMatcher(p=p)
+    for i in range(16):
+        matcher.insert("AB"[i % 2], rng.normal(size=2))
+    before = matcher.cost()
+    for _ in range(2):
+        far = [matcher.insert("A", [1e9, 0.0]), matcher.insert("B", [-1e9, 0.0])]
+        assert matcher.cost() > 1e8
+        for name in far:
+            matcher.delete(name)
+        assert matcher.cost() == pytest.approx(before, rel=1e-9)
+        matcher.check()
+
+
+def test_a_metric_that_fails_leaves_the_state_unchanged():
+    def choosy(x, others):
+        if x[0] > 100:
+            raise OverflowError("too far")
+        return np.abs(others - x).sum(axis=1)
+
+    matcher = ExactMatcher(choosy)
+    for i in range(8):
+        matcher.insert("AB"[i % 2], [float(i)], id=i)
+    before = matcher.cost()
+    with pytest.raises(OverflowError):
+        matcher.insert("A", [1000.0], id="far")
+    assert (matcher.cost(), matcher.size) == (before, (4, 4))
+    matcher.check()
+    matcher.insert("A", [50.0], id="far")
+    matcher.check()
+
+
 def test_no_matrix_is_ever_needed():
     matcher = ExactMatcher()
     rng = np.random.default_rng(0)

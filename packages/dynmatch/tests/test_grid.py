@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dynmatch import ExactMatcher, GridMatcher
+from dynmatch.matcher import BaseMatcher
 from dynmatch.streams import adversarial, gaussian
 
 ENGINES = [
@@ -16,6 +17,7 @@ ENGINES = [
     {"engine": "ann", "backend": "brute"},
     {"engine": "ann", "backend": "kdtree"},
     {"engine": "ann", "backend": "lsh"},
+    {"engine": "ann", "backend": "hnsw"},
 ]
 
 
@@ -54,6 +56,8 @@ TestGridStaysWhole.settings = settings(max_examples=12, stateful_step_count=24, 
 
 @pytest.mark.parametrize("options", ENGINES, ids=lambda o: "-".join(str(v) for v in o.values()))
 def test_every_engine_keeps_its_invariants_and_a_fair_ratio(options):
+    if options.get("backend") == "hnsw":
+        pytest.importorskip("hnswlib")
     grid, exact, ratios = GridMatcher(2, eps=0.34, **options), ExactMatcher(), []
     for number, update in enumerate(gaussian(300, 70, 2, seed=1)):
         grid.apply([update])
@@ -65,6 +69,48 @@ def test_every_engine_keeps_its_invariants_and_a_fair_ratio(options):
     assert min(ratios) >= 1 - 1e-9
     assert np.mean(ratios) < 3
     assert sum(grid.unmatched().values()) == abs(grid.size[0] - grid.size[1])
+
+
+def filled(points, swap=False, **options):
+    grid = GridMatcher(points.shape[1], eps=0.34, **options)
+    for i, x in enumerate(points):
+        grid.insert("AB"[(i % 2) ^ swap], x)
+    return grid
+
+
+@pytest.mark.parametrize("options", ENGINES[:3], ids=lambda o: "-".join(str(v) for v in o.values()))
+def test_the_grid_does_not_care_for_sides_places_or_units(options):
+    points = np.random.default_rng(3).normal(size=(121, 2))
+    cost = filled(points, **options).cost()
+    assert filled(points * 4.0, **options).cost() == pytest.approx(4 * cost, rel=1e-9)
+    if options["engine"] != "aggregate":  # among children at equal distances it may choose, and a last bit decides
+        assert filled(points + 8.0, **options).cost() == pytest.approx(cost, rel=1e-6)
+        assert filled(points, swap=True, **options).cost() == pytest.approx(cost, rel=1e-9)
+
+
+@pytest.mark.parametrize("options", ENGINES[:2], ids=lambda o: "-".join(str(v) for v in o.values()))
+def test_carried_lists_and_costs_equal_a_recomputation_in_the_same_cells(options):
+    """For points in general position the optimum of a cell is unique, and so is what it carries up."""
+    grid = GridMatcher(2, eps=0.34, engine=options["engine"])
+    grid.apply(gaussian(260, 60, 2, seed=6))
+    held = [{c: set(cell.carried()) for c, cell in level.items()} for level in grid.cells]
+    cost = grid.cost()
+    again = BaseMatcher.from_state(grid.state())
+    again._exact_part[:] = 0
+    again._fill()
+    assert [{c: set(cell.carried()) for c, cell in level.items()} for level in again.cells] == held
+    assert again.cost() == pytest.approx(cost, rel=1e-12)
+    assert any(set(cell) for level in held[1:] for cell in level.values())
+
+
+def test_work_is_counted_through_rebuilds_and_cells_that_go():
+    grid, last = GridMatcher(2), 0
+    for update in gaussian(300, 60, 2, seed=5):
+        grid.apply([update])
+        assert grid.stats()["relaxed_pairs"] >= last
+        last = grid.stats()["relaxed_pairs"]
+    assert grid.rebuilds > 3
+    assert BaseMatcher.from_state(grid.state()).stats()["relaxed_pairs"] == last
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, np.inf])
@@ -149,9 +195,22 @@ def test_a_crowded_leaf_makes_the_grid_finer():
     grid = GridMatcher(1, eps=1.0)
     rng = np.random.default_rng(2)
     grid.insert("A", [1e9], id="far")
-    for i in range(1030):
-        grid.insert("AB"[i % 2], rng.random(1), id=i)
-    grid.delete("far")
-    grid.insert("A", [0.5], id="more")
-    largest = max(len(cell) for cell in grid.cells[0].values())
-    assert largest <= 1024
+    grid.extend("A", rng.random((500, 1)))
+    grid.extend("B", rng.random((520, 1)))
+    rebuilds = grid.rebuilds
+    for _ in range(8):
+        grid.insert("B", rng.random(1))
+    assert grid.rebuilds == rebuilds + 1
+    assert max(len(cell) for cell in grid.cells[0].values()) <= 1024
+    grid.check()
+
+
+def test_a_crowd_of_equal_points_stays_in_its_leaf():
+    grid = GridMatcher(1, eps=1.0)
+    grid.extend("A", np.zeros((1100, 1)))
+    grid.insert("A", [1.0])
+    rebuilds = grid.rebuilds
+    for _ in range(4):
+        grid.insert("B", [0.0])
+    assert grid.rebuilds == rebuilds
+    assert grid.cost() == 0

@@ -6,7 +6,8 @@ from dynmatch.exact import ExactMatcher
 from dynmatch.factory import Matching, make_matcher, match
 from dynmatch.grid import GridMatcher
 from dynmatch.hub import HubMatcher
-from dynmatch.matcher import BaseMatcher, Matcher, Update
+from dynmatch.matcher import BaseMatcher
+from dynmatch.protocol import Matcher, Update
 from dynmatch.window import SlidingWindow
 
 load = BaseMatcher.load

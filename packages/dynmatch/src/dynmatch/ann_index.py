@@ -61,7 +61,7 @@ class BruteIndex:
         if not n:
             return None
         row = np.empty(n)
-        distance_row(point, self.points, n, self.norm, 0, len(point), row)
+        distance_row(point, self.points, self.norm, 0, len(point), row)
         least = row.min()  # ties go to the smallest key, so that the order of arrival does not matter
         return int(self.keys[:n][row == least].min()), float(least)
 
@@ -107,7 +107,7 @@ class KDTreeIndex:
         """Ask each tree for ever more neighbours until a living one comes up."""
         best: tuple[int, float] | None = None
         for tree, keys in self.forest:
-            k = 1
+            k = min(2, len(keys))
             while True:
                 distance, index = tree.query(point, k=[*range(1, k + 1)], p=self.norm)
                 alive = [
@@ -115,11 +115,13 @@ class KDTreeIndex:
                     for d, i in zip(distance, index, strict=True)
                     if i < len(keys) and keys[i] in self.live and np.array_equal(tree.data[i], self.live[keys[i]])
                 ]
-                if alive or k >= len(keys):
+                # One more than the nearest must be seen, so that of equally near ones the smallest key is taken.
+                if k >= len(keys) or (alive and distance[-1] > alive[0][1]):
                     break
                 k = min(2 * k, len(keys))
-            if alive and (best is None or alive[0][1] < best[1]):
-                best = alive[0]
+            for key, found in alive:
+                if best is None or (found, key) < (best[1], best[0]):
+                    best = key, found
         return best
 
 
@@ -175,7 +177,7 @@ class LSHIndex:
             found |= bucket.get(code, {})
         keys = list(found) or list(self.points)
         row = np.empty(len(keys))
-        distance_row(point, np.array([self.points[k] for k in keys]), len(keys), self.norm, 0, len(point), row)
+        distance_row(point, np.array([self.points[k] for k in keys]), self.norm, 0, len(point), row)
         least = row.min()
         return min(k for k, d in zip(keys, row, strict=True) if d == least), float(least)
 
@@ -193,7 +195,11 @@ def _stable(alpha: float, shape: tuple[int, ...], rng: np.random.Generator) -> n
 
 
 class HNSWIndex:
-    """hnswlib's navigable small world graph; approximate, l_2 only; extra ``dynmatch[ann]``."""
+    """hnswlib's navigable small world graph; approximate, l_2 only; extra ``dynmatch[ann]``.
+
+    What it finds depends on all that was ever added, so that an auction on it that was saved and loaded goes on as
+    well as before, but not bit for bit.
+    """
 
     def __init__(self, dim: int, norm: Real, seed: int = 0) -> None:
         if norm != 2:
@@ -204,29 +210,40 @@ class HNSWIndex:
             raise InputError("the hnsw backend needs hnswlib", hint="pip install 'dynmatch[ann]'") from error
         self.graph: Any = hnswlib.Index(space="l2", dim=dim)
         self.graph.init_index(max_elements=64, random_seed=seed + 1, allow_replace_deleted=True)
-        self.size = 0
+        self.points: dict[int, np.ndarray] = {}
+        self.label: dict[int, int] = {}
+        self.key: dict[int, int] = {}
+        self.next, self.dead = 0, 0
 
     def __len__(self) -> int:
-        return self.size
+        return len(self.points)
 
     def add(self, key: int, point: Float[np.ndarray, " d"]) -> None:
-        """Add a node to the graph, over a deleted one where there is one."""
-        if self.graph.element_count >= self.graph.max_elements:
+        """Add a node to the graph under a label never used before, over a deleted node where there is one."""
+        if not self.dead and len(self.points) >= self.graph.max_elements:
             self.graph.resize_index(2 * self.graph.max_elements)
-        self.graph.add_items(point[None], [key], num_threads=1)
-        self.size += 1
+        label = self.next
+        self.next += 1
+        self.graph.add_items(point[None], [label], num_threads=1, replace_deleted=self.dead > 0)
+        self.dead -= self.dead > 0
+        self.label[key], self.key[label], self.points[key] = label, key, np.array(point, dtype=np.float64)
 
     def remove(self, key: int) -> None:
         """Mark a node as deleted."""
-        self.graph.mark_deleted(key)
-        self.size -= 1
+        label = self.label.pop(key)
+        del self.key[label], self.points[key]
+        self.graph.mark_deleted(label)
+        self.dead += 1
 
     def nearest(self, point: Float[np.ndarray, " d"]) -> tuple[int, float] | None:
-        """Return the nearest node that greedy search finds."""
-        if not self.size:
+        """Return the nearest node that greedy search finds, or any when the search meets deleted nodes only."""
+        if not self.points:
             return None
-        keys, squares = self.graph.knn_query(point[None], k=1, num_threads=1)
-        return int(keys[0, 0]), float(np.sqrt(squares[0, 0]))
+        try:
+            key = self.key[int(self.graph.knn_query(point[None], k=1, num_threads=1)[0][0, 0])]
+        except RuntimeError:
+            key = next(iter(self.points))
+        return key, float(np.linalg.norm(self.points[key] - point))
 
 
 BACKENDS = {"brute": BruteIndex, "kdtree": KDTreeIndex, "lsh": LSHIndex, "hnsw": HNSWIndex}

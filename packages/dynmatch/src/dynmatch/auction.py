@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dynmatch.ann_index import Index, make_index
-from dynmatch.costs import Real
+from dynmatch.costs import Real, distance_row
 from dynmatch.primal_dual import Event
 
 
@@ -55,7 +55,7 @@ class AuctionEngine:
         self.dim, self.norm, self.diameter, self.largest = dim, norm, diameter, largest
         self.backend, self.seed = backend, seed
         self.bidder_side = 0
-        self._next = 0
+        self._next = self.queries = 0
         self.units: dict[int, tuple[int, int, np.ndarray]] = {}
         self.copies: tuple[dict[int, list[int]], dict[int, list[int]]] = ({}, {})
         self._clear()
@@ -168,6 +168,7 @@ class AuctionEngine:
                 if best is not None and price + 1 > best[0]:
                     break
                 found = self.objects.index[price].nearest(point)
+                self.queries += 1
                 if found is not None:
                     cost = self.integer_cost(found[1])
                     if best is None or cost + price < best[0]:
@@ -193,6 +194,7 @@ class AuctionEngine:
             best: tuple[int, int, int] | None = None
             for value, index in sorted(self.bidders.index.items(), key=lambda item: item[0]):
                 found = index.nearest(point)
+                self.queries += 1
                 if found is not None:
                     cost = self.integer_cost(found[1])
                     if best is None or value - 1 - cost > best[0]:
@@ -265,10 +267,8 @@ class AuctionEngine:
         points = np.array([self.units[k][2] for k in keys])
         prices = np.array([self.price[k] for k in keys])
         row = np.empty(len(keys))
-        from dynmatch.costs import distance_row
-
         for bidder, obj in self.held.items():
-            distance_row(self.units[bidder][2], points, len(keys), self.norm, 0, self.dim, row)
+            distance_row(self.units[bidder][2], points, self.norm, 0, self.dim, row)
             costs = np.maximum(1, np.ceil(row / self.diameter)) if self.diameter > 0 else np.ones(len(keys))
             mine = costs[keys.index(obj)] + self.price[obj]
             assert mine <= (costs + prices).min() + 1, "a bidder would gain more than 1 by another object"
@@ -279,6 +279,7 @@ class AuctionEngine:
         return {
             "bidder_side": self.bidder_side,
             "next": self._next,
+            "queries": self.queries,
             "units": [[u, *self.units[u][:2]] for u in uids],
             "points": np.array([self.units[u][2] for u in uids]).reshape(-1, self.dim),
             "price": [[k, v] for k, v in self.price.items()],
@@ -290,6 +291,7 @@ class AuctionEngine:
     def restore(self, state: dict[str, Any]) -> None:
         """Take back what `state` gave."""
         self.bidder_side, self._next = int(state["bidder_side"]), int(state["next"])
+        self.queries = int(state["queries"])
         self.units = {u: (s, k, point) for (u, s, k), point in zip(state["units"], state["points"], strict=True)}
         for side in range(2):
             self.copies[side].update({k: list(v) for k, v in state["copies"][side]})

@@ -126,6 +126,21 @@ def relax(start, u, row, potential, key, best, via, x, n):
 
 @njit(cache=True)
 @no_type_check
+def _join(nodes, flows, flow_cost, count, total, coords, law, s, y, via, best, record, units):
+    """Match y with the point that reached it; return the record over which that one was reached, -1 at the source."""
+    o = 1 - s
+    x = via[y]
+    cost = best[y] if law[6] == 0 and law[3] == 0 else true_cost(coords[s, x], coords[o, y], law)
+    e = record[x]
+    if s == 0:
+        add_flow(nodes, flows, flow_cost, count, total, x, y, units, cost)
+    else:
+        add_flow(nodes, flows, flow_cost, count, total, y, x, units, cost)
+    return e
+
+
+@njit(cache=True)
+@no_type_check
 def finish(
     nodes, duals, coords, flows, flow_cost, count, total, law,
     s, own, target, limit, pending, scanned, n_scanned, reach, record, done, dist, best, via,
@@ -155,39 +170,44 @@ def finish(
     if own:
         nodes[s, target, 1] += units
         count[2 + s] += units
-        x = target
+        e = record[target]
     else:
         nodes[o, target, 1] -= units
         count[2 + o] -= units
-        y = target
-        x = via[y]
-        cost = best[y] if law[6] == 0 and law[3] == 0 else true_cost(coords[s, x], coords[o, y], law)
-        if s == 0:
-            add_flow(nodes, flows, flow_cost, count, total, x, y, units, cost)
-        else:
-            add_flow(nodes, flows, flow_cost, count, total, y, x, units, cost)
-    while record[x] >= 0:
-        e = record[x]
+        e = _join(nodes, flows, flow_cost, count, total, coords, law, s, target, via, best, record, units)
+    while e >= 0:
         y = flows[e, o]
         lessen(nodes, flows, flow_cost, count, total, e, units)
-        x = via[y]
-        cost = best[y] if law[6] == 0 and law[3] == 0 else true_cost(coords[s, x], coords[o, y], law)
-        if s == 0:
-            add_flow(nodes, flows, flow_cost, count, total, x, y, units, cost)
-        else:
-            add_flow(nodes, flows, flow_cost, count, total, y, x, units, cost)
+        e = _join(nodes, flows, flow_cost, count, total, coords, law, s, y, via, best, record, units)
     count[7] += 1
     return units
 
 
 @njit(cache=True)
 @no_type_check
-def first_dual(row, duals, o, n, top):
-    """Return the largest feasible dual of a new point: min over the other side of c - v, and at most U."""
-    low = top
-    for j in range(n):
-        low = min(low, row[j] - duals[o, j])
-    return low
+def begin(nodes, duals, count, s, source, row, fresh):
+    """Level both sides' free points, and give a fresh source its largest feasible dual: min of c - v, at most U.
+
+    Returns
+    -------
+    own, top
+        Whether the path may end on the source's own side (the other has no free unit), and U.
+    """
+    o = 1 - s
+    level_free(nodes, duals, count, o)
+    own = count[2 + o] == 0
+    top = level_free(nodes, duals, count, s)
+    if fresh:
+        low = top if own and top > -np.inf else np.inf
+        for j in range(count[o]):
+            low = min(low, row[j] - duals[o, j])
+        duals[s, source] = low if low < np.inf else 0.0
+    if own and (top == -np.inf or duals[s, source] > top):
+        if top == -np.inf or nodes[s, source, 2] >= 0:
+            top = duals[s, source]
+        else:
+            duals[s, source] = top
+    return own, top
 
 
 @njit(cache=True)
@@ -204,10 +224,10 @@ def search(
     """
     o = 1 - s
     n, m = count[s], count[o]
-    level_free(nodes, duals, count, o)
-    own = count[2 + o] == 0
-    top = level_free(nodes, duals, count, s)
     row = np.empty(m)
+    if fresh:
+        cost_row(coords[s, source], coords[o], s, matrix, law, row)
+    own, top = begin(nodes, duals, count, s, source, row, fresh)
     key = np.full(m, np.inf)
     dist, best = np.empty(m), np.empty(m)
     potential = duals[o, :m].copy()
@@ -215,15 +235,6 @@ def search(
     done = np.zeros(m, np.bool_)
     reach, record = np.empty(n), np.full(n, -2)
     scanned, waiting = np.empty(n, np.int64), np.empty(n, np.int64)
-    if fresh:
-        cost_row(coords[s, source], coords[o], m, s, matrix, law, row)
-        low = first_dual(row, duals, o, m, top if own and top > -np.inf else np.inf)
-        duals[s, source] = low if low < np.inf else 0.0
-    if own and (top == -np.inf or duals[s, source] > top):
-        if top == -np.inf or nodes[s, source, 2] >= 0:
-            top = duals[s, source]
-        else:
-            duals[s, source] = top
     reach[source], record[source] = 0.0, -1
     waiting[0] = source
     n_waiting, n_scanned, level = 1, 0, 0.0
@@ -239,7 +250,7 @@ def search(
             if limit <= level:
                 continue
             if not (fresh and x == source):
-                cost_row(coords[s, x], coords[o], m, s, matrix, law, row)
+                cost_row(coords[s, x], coords[o], s, matrix, law, row)
             count[6] += m
             relax(level, duals[s, x], row, potential, key, best, via, x, m)
         y = -1

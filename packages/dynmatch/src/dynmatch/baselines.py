@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from typing import Any
 
 import numpy as np
@@ -50,29 +52,35 @@ def pot_emd(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, norm: Real = 
     return float((n * ot.emd2(weights, weights, cost_matrix(A, B, p, norm), numItermax=10_000_000)) ** (1 / p))
 
 
-def pot_warm(A: Points, B: Float[np.ndarray, "m d"], start: Any = None, p: Real = 1.0) -> tuple[float, Any, bool]:
-    """W_p by ``ot.emd2`` begun from earlier duals, where this POT takes them.
+class WarmEmd:
+    """POT's ``ot.emd2`` along a stream, each solve begun from the duals of the last (extra ``dynmatch[peers]``).
 
-    Returns
-    -------
-    cost : float
-    duals
-        For the next call.
-    warm : bool
-        Whether the installed POT accepted a start.
+    Attributes
+    ----------
+    warm
+        Whether the installed POT takes a start.
     """
-    ot = _peer("ot", "POT")
-    n = _equal(A, B)
-    weights = np.full(n, 1 / n)
-    options: dict[str, Any] = {"log": True, "numItermax": 10_000_000}
-    table = cost_matrix(A, B, p)
-    warm = start is not None
-    try:
-        value, log = ot.emd2(weights, weights, table, **options, **({"potentials_init": start} if warm else {}))
-    except TypeError:
-        warm = False
+
+    def __init__(self) -> None:
+        self.duals: tuple[dict[Any, float], dict[Any, float]] = ({}, {})
+        self.warm = False
+
+    def solve(self, a: dict[Any, np.ndarray], b: dict[Any, np.ndarray], p: Real = 1.0) -> float:
+        """Return the exact W_p of two sets of one size, given as points by id; ids tell which duals belong to whom."""
+        ot = _peer("ot", "POT")
+        n = _equal(np.array(list(a.values())), np.array(list(b.values())))
+        weights = np.full(n, 1 / n)
+        options: dict[str, Any] = {"log": True, "numItermax": 10_000_000}
+        self.warm = "potentials_init" in inspect.signature(ot.emd2).parameters
+        if self.warm and self.duals[0]:
+            options["potentials_init"] = tuple(
+                np.array([known.get(name, 0.0) for name in side])
+                for known, side in zip(self.duals, (a, b), strict=True)
+            )
+        table = cost_matrix(np.array(list(a.values())), np.array(list(b.values())), p)
         value, log = ot.emd2(weights, weights, table, **options)
-    return float((n * value) ** (1 / p)), (log["u"], log["v"]), warm
+        self.duals = (dict(zip(a, log["u"], strict=True)), dict(zip(b, log["v"], strict=True)))
+        return float((n * value) ** (1 / p))
 
 
 def pot_sinkhorn(A: Points, B: Float[np.ndarray, "m d"], p: Real = 1.0, reg: Real = 0.02) -> float:
@@ -149,8 +157,6 @@ def _equal(A: np.ndarray, B: np.ndarray) -> int:
 
 
 def _peer(module: str, name: str) -> Any:
-    import importlib
-
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -28,6 +28,8 @@ class CellSettings:
         Coordinates that steer the search.
     true_dim
         Coordinates of the true distance, 0 when they are the same.
+    work
+        Pairs seen, searches, index queries so far.
     """
 
     metric: Metric
@@ -38,6 +40,7 @@ class CellSettings:
     true_dim: int
     branching: int
     seed: int
+    work: np.ndarray
 
 
 class Cell:
@@ -110,9 +113,10 @@ class Cell:
         else:
             events = self.engine.remove(side, key, -units)
         if not len(self.engine):
-            self.engine, self.kind = None, ""
+            self.retire(settings)
         elif self._wanted(settings, len(self.engine)) != self.kind:
-            events = _merge(events, self._build(settings, self.members(), points, child, centre))
+            events = merge(events, self._build(settings, self.members(), points, child, centre))
+        self.tally(settings)
         return events
 
     def _add(self, side: int, key: int, units: int, points: Any, child: Any) -> list[Event]:
@@ -122,13 +126,16 @@ class Cell:
 
     def _build(self, settings: CellSettings, members: list[Event], points: Any, child: Any, centre: Any) -> list[Event]:
         """Put the members into a new engine, and return how the carried units differ from before."""
-        before = dict(self.only) if self.engine is None else self.engine.free_units()
-        size = len({(s, k) for s, k, _ in members})
-        self.kind = self._wanted(settings, size)
+        before = self.carried()
+        kind = self._wanted(settings, len({(s, k) for s, k, _ in members}))
+        self.retire(settings)
+        self.kind = kind
         self.engine = self._make(settings, self.kind, centre)
         self.only = {}
-        for side, key, units in members:
+        larger = sum(n if s else -n for s, _, n in members) > 0
+        for side, key, units in sorted(members, key=lambda e: e[0] != larger):  # so that searches end early
             self._add(side, key, units, points, child(key))
+        self.tally(settings)
         return difference(before, self.engine.free_units())
 
     def load(self, settings: CellSettings, members: list[Event], points: Any, child: Any, centre: Any) -> None:
@@ -137,6 +144,28 @@ class Cell:
             self.only = {(s, k): n for s, k, n in members}
         else:
             self._build(settings, members, points, child, centre)
+
+    def tally(self, settings: CellSettings) -> None:
+        """Move the engine's counts of work to the grid's."""
+        if self.kind == "ann":
+            settings.work[2] += self.engine.queries
+            self.engine.queries = 0
+        elif self.engine is not None:
+            kernel = self.engine if self.kind == "dense" else self.engine.kernel
+            settings.work[:2] += kernel.count[6:8]
+            kernel.count[6:8] = 0
+
+    def retire(self, settings: CellSettings) -> None:
+        """Give the engine up; its work stays counted."""
+        self.tally(settings)
+        self.engine, self.kind = None, ""
+
+    def another(self, key: int) -> int | None:
+        """Return the key of some other point of the cell."""
+        if self.engine is None:
+            return next((k for _, k in self.only if k != key), None)
+        held = (k for s in range(2) for k in self.engine.nodes[s, : min(2, self.engine.count[s]), 3].tolist())
+        return next((k for k in held if k != key), None)
 
     def members(self) -> list[Event]:
         """Return (side, key, units) of all points of the cell."""
@@ -155,13 +184,14 @@ class Cell:
         """Return (key of A, key of B, units)."""
         return [] if self.engine is None else [pair[:3] for pair in self.engine.pairs()]
 
-    def true_cost(self, distance: Any) -> float:
+    def true_cost(self, distances: Any) -> float:
         """Return the sum of true distances of the cell's pairs; O(1) for the dense kernel."""
         if self.engine is None:
             return 0.0
         if self.kind == "dense":
             return float(self.engine.cost)
-        return float(sum(units * distance(a, b) for a, b, units in self.engine.pairs()))
+        pairs = self.pairs()
+        return float(sum(n * d for (_, _, n), d in zip(pairs, distances(pairs).tolist(), strict=True)))
 
     def state(self) -> dict[str, Any]:
         """Return the cell as plain values."""
@@ -184,7 +214,7 @@ def difference(before: dict[tuple[int, int], int], after: dict[tuple[int, int], 
     return sorted((c for c in changes if c[2]), key=lambda c: c[2])
 
 
-def _merge(first: list[Event], second: list[Event]) -> list[Event]:
+def merge(first: list[Event], second: list[Event]) -> list[Event]:
     """Net out two successive lists of changes, losses first."""
     net: dict[tuple[int, int], int] = {}
     for side, key, units in [*first, *second]:

@@ -12,6 +12,12 @@ from papers_shared.errors import InputError
 
 app = paper_app("dynmatch", help="Wasserstein distances and matchings that follow insertions and deletions.")
 
+Method = Annotated[str, typer.Option(help="exact, grid, hub, or auto.")]
+Norm = Annotated[str, typer.Option(help="l1, l2 or linf.")]
+Exponent = Annotated[float, typer.Option(help="The exponent of W_p.")]
+Eps = Annotated[float | None, typer.Option(help="Of the grid (0.25) or of hubs (0.1).")]
+Depth = Annotated[int, typer.Option(min=1, help="Levels of the hub hierarchy.")]
+
 SHOWN = ("update", "n_a", "n_b", "cost", "lower_bound", "ms")
 
 
@@ -22,10 +28,10 @@ def match_command(
         typer.Argument(help="csv, jsonl, npy, npz or parquet updates, or NYC taxi trips.  [default: a city]"),
     ] = None,
     metric: Annotated[str, typer.Option(help="l1, l2, linf, or a path: GraphML, edge list, distance matrix.")] = "l2",
-    method: Annotated[str, typer.Option(help="exact, grid, hub, or auto.")] = "auto",
-    eps: Annotated[float | None, typer.Option(help="Of the grid (0.25) or of hubs (0.1).")] = None,
-    k: Annotated[int, typer.Option(min=1, help="Levels of the hub hierarchy.")] = 2,
-    p: Annotated[float, typer.Option(help="The exponent of W_p.")] = 1.0,
+    method: Method = "auto",
+    eps: Eps = None,
+    k: Depth = 2,
+    p: Exponent = 1.0,
     every: Annotated[int, typer.Option(min=1, help="Updates per row of the table.")] = 100,
     certify: Annotated[
         bool | None, typer.Option(help="Run the exact matcher beside as certificate.  [default: for small streams]")
@@ -42,11 +48,12 @@ def match_command(
     from papers_shared.artifacts import RunDir
 
     stream, skipped, given = _stream(updates, metric, skip_bad, seed)
+    unit = given.pop("unit")
     peak, dim = _size_of(stream)
     method = _choose(method, given, p, peak)
     certify = (method != "exact" and peak <= 1500 and len(stream) <= 10_000) if certify is None else certify
     config = {
-        "updates": str(updates),
+        "updates": None if updates is None else str(updates),
         "metric": metric,
         "method": method,
         "eps": eps,
@@ -68,7 +75,7 @@ def match_command(
                 if shown >= 0 and not quiet():
                     shown = _print_row(row, shown)
         run.matcher.check()
-        _write(folder.path, run, method, p)
+        _write(folder.path, run, method, p, unit)
     last = run.rows[-1]
     if json:
         emit_json(last | {"method": method, "skipped": skipped, "out": str(out)})
@@ -82,10 +89,11 @@ def match_command(
 
 def _stream(updates: Path | None, metric: str, skip_bad: bool, seed: int) -> tuple[list[Any], int, dict[str, Any]]:
     """Read the updates and the metric."""
-    from dynmatch import data, streams
+    from dynmatch import data, streams, trips
     from dynmatch.costs import NAMES
 
-    given: dict[str, Any] = {"metric": metric}
+    given: dict[str, Any] = {"metric": metric, "unit": "unit of the points"}
+    nodes: dict[str, int] | None = None
     if metric not in NAMES:
         path = Path(metric)
         if not path.exists():
@@ -93,14 +101,16 @@ def _stream(updates: Path | None, metric: str, skip_bad: bool, seed: int) -> tup
         if path.suffix.lower() in (".npy", ".npz"):
             matrix = data.read_matrix(path)
         else:
-            matrix, _ = data.read_graph(path)
-        given = {"metric": "precomputed", "matrix": matrix}
+            matrix, names = data.read_graph(path)
+            nodes = {str(name): number for number, name in enumerate(names)}
+        given = {"metric": "precomputed", "matrix": matrix, "unit": "unit of the metric"}
+        if updates is None:
+            raise InputError(f"--metric {metric} needs updates, whose points are its rows or nodes")
     if updates is None:
-        return streams.city(seed=seed), 0, given
-    if data.is_taxi(updates):
-        return data.read_taxi(updates), 0, given
-    stream, skipped = data.read_updates(updates, skip_bad)
-    return stream, skipped, given
+        return streams.city(seed=seed), 0, given | {"unit": "km"}
+    if trips.is_taxi(updates):
+        return *trips.read_taxi(updates, skip_bad=skip_bad), given | {"unit": "km"}
+    return *data.read_updates(updates, skip_bad, nodes), given
 
 
 def _size_of(stream: list[Any]) -> tuple[int, int]:
@@ -147,7 +157,7 @@ def _print_row(row: dict[str, Any], shown: int) -> int:
     return shown + 1
 
 
-def _write(folder: Path, run: Any, method: str, p: float) -> None:
+def _write(folder: Path, run: Any, method: str, p: float, unit: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,7 +168,7 @@ def _write(folder: Path, run: Any, method: str, p: float) -> None:
         pq.write_table(pa.Table.from_pylist(run.rows), temporary)
     ids_a, ids_b, distances = run.matcher.pairs()
     write_csv(folder / "matching.csv", zip(ids_a, ids_b, distances.tolist(), strict=True), ("a", "b", "distance"))
-    draw_cost(folder / "cost.png", run.rows, f"Running W_{p:g}, {method}", "unit of the points", force=True)
+    draw_cost(folder / "cost.png", run.rows, f"Running W_{p:g}, {method}", unit, force=True)
     draw_latency(folder / "latency.png", run.rows, method, force=True)
 
 
@@ -166,9 +176,11 @@ def _write(folder: Path, run: Any, method: str, p: float) -> None:
 def static(
     a: Annotated[Path, typer.Argument(help="Points of A: npy, npz, csv or parquet.")],
     b: Annotated[Path, typer.Argument(help="Points of B.")],
-    method: Annotated[str, typer.Option(help="exact, grid, hub, or auto.")] = "auto",
-    metric: Annotated[str, typer.Option(help="l1, l2 or linf.")] = "l2",
-    p: Annotated[float, typer.Option(help="The exponent of W_p.")] = 1.0,
+    method: Method = "auto",
+    metric: Norm = "l2",
+    p: Exponent = 1.0,
+    eps: Eps = None,
+    k: Depth = 2,
     out: Annotated[Path | None, typer.Option(help="Write the pairs to this csv.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace that file.")] = False,
     seed: Annotated[int, typer.Option(help="Of shifts and hierarchies.")] = 0,
@@ -185,7 +197,7 @@ def static(
     if first.shape[1] != second.shape[1]:
         raise InputError(f"{a} has points of {first.shape[1]} coordinates, {b} of {second.shape[1]}")
     try:
-        found = match(first, second, method, metric=metric, p=p, seed=seed)
+        found = match(first, second, method, metric=metric, p=p, eps=eps, k=k, seed=seed)
     except ValueError as error:
         raise error if isinstance(error, InputError) else InputError(str(error)) from error
     answer = {
@@ -210,9 +222,11 @@ def stream(
     reference: Annotated[
         Path | None, typer.Option(help="Points to compare with; without it, stdin gives updates.")
     ] = None,
-    method: Annotated[str, typer.Option(help="exact, grid, hub, or auto.")] = "auto",
-    metric: Annotated[str, typer.Option(help="l1, l2 or linf.")] = "l2",
-    p: Annotated[float, typer.Option(help="The exponent of W_p.")] = 1.0,
+    method: Method = "auto",
+    metric: Norm = "l2",
+    p: Exponent = 1.0,
+    eps: Eps = None,
+    k: Depth = 2,
     dim: Annotated[int | None, typer.Option(help="Coordinates of a point, for a grid fed with updates.")] = None,
     state: Annotated[Path | None, typer.Option(help="Folder for snapshots and the log, to survive a kill.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from that folder.")] = False,
@@ -229,7 +243,7 @@ def stream(
     journal = None if state is None else Journal(state, snapshot_every)
     if journal is not None and journal.used() and not resume:
         raise InputError(f"{state} holds an earlier stream", hint="pass --resume, or choose another folder")
-    options = {"method": method, "metric": metric, "p": p, "seed": seed}
+    options = {"method": method, "metric": metric, "p": p, "eps": eps, "k": k, "seed": seed}
     live = Live(reference, window, dim, options, journal)
     if journal is not None and resume:
         live.recover()
@@ -276,11 +290,19 @@ def gen(
     seed: Annotated[int, typer.Option(help="Of the stream.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write an update stream to a file."""
+    """Write an update stream to a file; for a graph, also the metric, to give to ``match --metric``."""
     from dynmatch import streams
     from dynmatch.data import write_updates
+    from papers_shared.artifacts import refuse_existing, write_npz
 
+    matrix_file = out.with_suffix(".metric.npz")
+    if kind == "graph":
+        refuse_existing(matrix_file, force)
     write_updates(out, streams.make(kind, updates, live, dim, seed), force)
+    if kind == "graph":
+        write_npz(matrix_file, {"metric": streams.graph(1, live, seed)[1]}, force=force)
+        if not quiet():
+            typer.echo(f"its metric is in {matrix_file}", err=True)
 
 
 match_script = verb(app, "match")

@@ -12,7 +12,7 @@ from dynmatch import baselines
 from dynmatch.exact import ExactMatcher
 from dynmatch.grid import GridMatcher
 from dynmatch.hub import HubMatcher
-from dynmatch.matcher import Id, Update
+from dynmatch.protocol import Id, Update
 from papers_shared.errors import InputError
 
 
@@ -31,7 +31,12 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
         "dynmatch grid": GridMatcher(dim, seed=seed),
         "dynmatch hub": HubMatcher(seed=seed),
     }
-    ratios: dict[str, list[float]] = {name: [] for name in [*matchers, *baselines.METHODS]}
+    warm = baselines.WarmEmd()
+    peers: dict[str, Callable[[dict[Id, np.ndarray], dict[Id, np.ndarray]], float]] = {
+        name: lambda a, b, method=method: method(_rows(a), _rows(b)) for name, method in baselines.METHODS.items()
+    }
+    peers["POT emd2, warm start"] = warm.solve
+    ratios: dict[str, list[float]] = {name: [] for name in [*matchers, *peers]}
     times: dict[str, list[float]] = {name: [] for name in ratios}
     missing: dict[str, str] = {}
     points: dict[Id, tuple[str, np.ndarray]] = {}
@@ -52,8 +57,8 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
             continue
         for name, matcher in matchers.items():
             ratios[name].append(matcher.cost() / exact)
-        a, b = (np.array([x for s, x in points.values() if s == side]) for side in "AB")
-        for name, method in baselines.METHODS.items():
+        a, b = ({i: x for i, (s, x) in points.items() if s == side} for side in "AB")
+        for name, method in peers.items():
             if name in missing:
                 continue
             try:
@@ -72,3 +77,7 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
         row["median ms"] = float(1e3 * np.median(times[name])) if times[name] else None
         rows.append(row)
     return rows
+
+
+def _rows(points: dict[Id, np.ndarray]) -> np.ndarray:
+    return np.array(list(points.values()))

@@ -40,8 +40,9 @@ NO_MATRIX = np.empty((0, 0))
 
 @njit(cache=True)
 @no_type_check
-def distance_row(x, others, n, norm, first, last, out):
-    """Fill ``out[:n]`` with the l_q distances from x to the rows of others, over columns first..last."""
+def distance_row(x, others, norm, first, last, out):
+    """Fill ``out`` with the l_q distances from x to the first rows of others, over columns first..last."""
+    n = len(out)
     if norm == 2.0:
         if last - first == 2:
             a, b = x[first], x[first + 1]
@@ -77,8 +78,17 @@ def distance_row(x, others, n, norm, first, last, out):
 
 @njit(cache=True)
 @no_type_check
-def raise_row(out, n, power, scale):
+def distance_pairs(left, right, norm, first, last, out):
+    """Fill ``out`` with the l_q distances between rows of the same number."""
+    for i in range(len(out)):
+        distance_row(left[i], right[i : i + 1], norm, first, last, out[i : i + 1])
+
+
+@njit(cache=True)
+@no_type_check
+def raise_row(out, power, scale):
     """Turn distances into costs ``(d / S)^p`` in place."""
+    n = len(out)
     if scale != 1.0:
         for j in range(n):
             out[j] /= scale
@@ -95,20 +105,21 @@ def raise_row(out, n, power, scale):
 
 @njit(cache=True)
 @no_type_check
-def cost_row(x, others, n, side, matrix, law, out):
-    """Fill ``out[:n]`` with the search costs from x (of ``side``) to the other side's points; see `Law`."""
+def cost_row(x, others, side, matrix, law, out):
+    """Fill ``out`` with the search costs from x (of ``side``) to the other side's points; see `Metric.law`."""
+    n = len(out)
     if law[0] == PRECOMPUTED:
         i = int(x[0])
         for j in range(n):
             k = int(others[j, 0])
             out[j] = matrix[i, k] if side == 0 else matrix[k, i]
     else:
-        distance_row(x, others, n, law[0], int(law[4]), int(law[5]), out)
+        distance_row(x, others, law[0], int(law[4]), int(law[5]), out)
     unit = law[3]
     if unit > 0.0:
         for j in range(n):
             out[j] = np.ceil(out[j] / unit) * unit
-    raise_row(out, n, law[1], law[2])
+    raise_row(out, law[1], law[2])
 
 
 @njit(cache=True)
@@ -116,8 +127,8 @@ def cost_row(x, others, n, side, matrix, law, out):
 def true_cost(x, y, law):
     """Cost of one pair in the true coordinates, where the search used rounded or projected ones."""
     out = np.empty(1)
-    distance_row(x, y.reshape(1, -1), 1, law[0], int(law[6]), int(law[7]), out)
-    raise_row(out, 1, law[1], law[2])
+    distance_row(x, y.reshape(1, -1), law[0], int(law[6]), int(law[7]), out)
+    raise_row(out, law[1], law[2])
     return out[0]
 
 
@@ -152,7 +163,22 @@ class Metric:
             return found
         if self.kind == PRECOMPUTED:
             return self.matrix[int(x[0]), others[:, 0].astype(np.intp)]
-        distance_row(x, others, len(others), self.kind, 0, len(x), out)
+        distance_row(x, others, self.kind, 0, len(x), out)
+        return out
+
+    def paired(self, first: Float[np.ndarray, "m d"], second: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Distances from each row of ``first`` to the same row of ``second``; one call of a callable per left point."""
+        if self.kind == PRECOMPUTED:
+            return self.matrix[first[:, 0].astype(np.intp), second[:, 0].astype(np.intp)]
+        out = np.empty(len(first))
+        if self.kind != CALLABLE:
+            distance_pairs(first, second, self.kind, 0, first.shape[1], out)
+            return out
+        groups: dict[bytes, list[int]] = {}
+        for i, x in enumerate(first):
+            groups.setdefault(x.tobytes(), []).append(i)
+        for members in groups.values():
+            out[members] = self.row(first[members[0]], second[members])
         return out
 
     def law(self, power: Real, scale: Real = 1.0, dim: int = 1, unit: Real = 0.0, search: int | None = None):

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dynmatch.costs import Real, graph_metric
-from dynmatch.matcher import SIDES, Id, Update
+from dynmatch.costs import graph_metric
+from dynmatch.protocol import SIDES, Id, Update
 from papers_shared.errors import InputError
 
 OPS = {
@@ -26,10 +26,10 @@ OPS = {
     "query": "query",
     "?": "query",
 }
-KM_PER_DEGREE = 111.195
 
 
-def _no_file(path: Path, error: OSError) -> InputError:
+def no_file(path: Path, error: OSError) -> InputError:
+    """Return what to tell the user of a file that cannot be opened."""
     return InputError(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
 
 
@@ -45,8 +45,15 @@ def _identity(value: Any) -> Id:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def update_from(fields: dict[str, Any], row: int) -> Update:
+def update_from(fields: dict[str, Any], row: int, nodes: dict[str, int] | None = None) -> Update:
     """Read one update from named fields: op, side, id, then x0, x1, ... or ``point``, and optionally weight.
+
+    Parameters
+    ----------
+    fields, row
+        The update and its line.
+    nodes
+        In a graph metric, the numbers of the nodes by name; a point is then a node's name.
 
     Raises
     ------
@@ -72,9 +79,10 @@ def update_from(fields: dict[str, Any], row: int) -> Update:
         given = []
         while fields.get(f"x{len(given)}") not in (None, ""):
             given.append(fields[f"x{len(given)}"])
-    point = tuple(float(v) for v in (given if isinstance(given, (list, tuple, np.ndarray)) else [given]))
-    if not point:
+    cells = list(given) if isinstance(given, (list, tuple, np.ndarray)) else [given]
+    if not cells:
         raise ValueError("an insert without coordinates")
+    point = tuple(float(v) for v in cells) if nodes is None else (float(_node(cells, nodes)),)
     if not all(math.isfinite(v) for v in point):
         raise ValueError(f"id {name!r}: coordinate {next(v for v in point if not math.isfinite(v))} is not finite")
     weight = fields.get("weight") or 1
@@ -83,7 +91,19 @@ def update_from(fields: dict[str, Any], row: int) -> Update:
     return Update("insert", side, name, point, int(float(weight)), row)
 
 
-def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]:
+def _node(cells: list[Any], nodes: dict[str, int]) -> int:
+    """Find a node by its name; where names are no numbers, its place in the file will do."""
+    if len(cells) != 1:
+        raise ValueError(f"{len(cells)} coordinates, want the name of one node")
+    name = str(_identity(cells[0]))
+    if name in nodes:
+        return nodes[name]
+    if name.isdigit() and int(name) < len(nodes) and not all(key.lstrip("-").isdigit() for key in nodes):
+        return int(name)
+    raise ValueError(f"the graph has no node {name!r}")
+
+
+def read_updates(path: Path, skip_bad: bool = False, nodes: dict[str, int] | None = None) -> tuple[list[Update], int]:
     """Read a stream of updates from csv, jsonl, npy, npz or parquet.
 
     Parameters
@@ -94,6 +114,8 @@ def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]
         delete, 0 query), side (0, 1), id, x0, ...; npz arrays op, side, id, x and optionally weight.
     skip_bad
         Count malformed lines instead of refusing them.
+    nodes
+        As in `update_from`.
 
     Returns
     -------
@@ -121,7 +143,7 @@ def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]
             try:
                 if isinstance(fields, Exception):
                     raise fields
-                updates.append(update_from(fields, line))
+                updates.append(update_from(fields, line, nodes))
             except (ValueError, TypeError) as error:
                 if not skip_bad:
                     raise InputError(
@@ -129,7 +151,7 @@ def read_updates(path: Path, skip_bad: bool = False) -> tuple[list[Update], int]
                     ) from error
                 skipped += 1
     except OSError as error:
-        raise _no_file(path, error) from error
+        raise no_file(path, error) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text") from error
     if not updates:
@@ -194,14 +216,15 @@ def _npz_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    table = _parquet(path)
+    table = read_parquet(path)
     if not {"op", "id"} <= set(table):
         raise InputError(f"{path}: want the columns op, side, id, x0, ...; found {', '.join(table)}")
     for number, row in enumerate(zip(*table.values(), strict=True), 1):
         yield number, dict(zip(table, row, strict=True))
 
 
-def _parquet(path: Path) -> dict[str, list[Any]]:
+def read_parquet(path: Path) -> dict[str, list[Any]]:
+    """Read a parquet file as lists by column name."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -219,7 +242,7 @@ def _array(path: Path) -> np.ndarray:
         with found:
             return np.asarray(found[found.files[0]], dtype=np.float64)
     except OSError as error:
-        raise _no_file(path, error) from error
+        raise no_file(path, error) from error
     except (ValueError, TypeError) as error:
         raise InputError(f"{path} is not a numeric numpy file: {error}") from error
 
@@ -236,12 +259,12 @@ def read_points(path: Path) -> Float[np.ndarray, "n d"]:
     if suffix in (".npy", ".npz"):
         points = _array(path)
     elif suffix == ".parquet":
-        points = np.array(list(_parquet(path).values()), dtype=np.float64).T
+        points = np.array(list(read_parquet(path).values()), dtype=np.float64).T
     else:
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except OSError as error:
-            raise _no_file(path, error) from error
+            raise no_file(path, error) from error
         skip = 0 if lines and all(_is_number(cell) for cell in lines[0].split(",")) else 1
         try:
             points = np.array([[float(v) for v in line.split(",")] for line in lines[skip:] if line.strip()])
@@ -295,7 +318,7 @@ def read_graph(path: Path, weight: str = "weight") -> tuple[Float[np.ndarray, "n
                     raise InputError(f"{path}, line {number}: want two nodes and perhaps a length")
                 network.add_edge(cells[0], cells[1], **{weight: float(cells[2]) if len(cells) == 3 else 1.0})
     except OSError as error:
-        raise _no_file(path, error) from error
+        raise no_file(path, error) from error
     except InputError:
         raise
     except Exception as error:  # the XML parser raises what it likes
@@ -303,108 +326,6 @@ def read_graph(path: Path, weight: str = "weight") -> tuple[Float[np.ndarray, "n
     if not len(network):
         raise InputError(f"{path}: the graph has no node")
     return graph_metric(network, weight)
-
-
-def _column(table: dict[str, list[Any]], path: Path, what: str, *names: str) -> list[Any]:
-    lower = {name.lower(): name for name in table}
-    for name in names:
-        if name in lower:
-            return table[lower[name]]
-    raise InputError(f"{path}: no column for the {what}", hint=f"looked for {', '.join(names)}")
-
-
-def read_taxi(path: Path, patience: Real = 15.0, limit: int | None = None) -> list[Update]:
-    """Turn a trip table with the columns of the NYC Taxi & Limousine Commission into requests and free cars.
-
-    A trip is a request (A) at its pick-up from then on, and a free car (B) at its drop-off from then on; each leaves
-    after ``patience`` minutes. Coordinates become km east and north of the mean pick-up.
-
-    Parameters
-    ----------
-    path
-        csv or parquet with pickup/dropoff longitude, latitude and datetime (the ``tpep_``, ``lpep_`` and plain names).
-    patience
-        Minutes.
-    limit
-        Most trips to read.
-
-    Raises
-    ------
-    InputError
-        A missing column or file. Trips without coordinates (0, 0 or empty) are left out.
-    """
-    if path.suffix.lower() == ".parquet":
-        table = _parquet(path)
-    else:
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                rows = list(csv.DictReader(file, skipinitialspace=True))
-        except OSError as error:
-            raise _no_file(path, error) from error
-        table = {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
-    places = {}
-    for end, old in (("pickup", "start"), ("dropoff", "end")):
-        lon = _column(table, path, f"{end} longitude", f"{end}_longitude", f"{old}_lon")
-        lat = _column(table, path, f"{end} latitude", f"{end}_latitude", f"{old}_lat")
-        when = _column(
-            table,
-            path,
-            f"{end} time",
-            f"tpep_{end}_datetime",
-            f"lpep_{end}_datetime",
-            f"{end}_datetime",
-            f"trip_{end}_datetime",
-        )
-        places[end] = (
-            np.array([_degrees(v) for v in lon[:limit]]),
-            np.array([_degrees(v) for v in lat[:limit]]),
-            np.array([np.datetime64(str(v).replace(" ", "T"), "s") for v in when[:limit]]).astype(np.int64) / 60.0,
-        )
-    good = np.ones(len(places["pickup"][0]), np.bool_)
-    for lon, lat, _ in places.values():
-        good &= np.isfinite(lon) & np.isfinite(lat) & (lon != 0) & (lat != 0)
-    if not good.any():
-        raise InputError(f"{path}: no trip has coordinates", hint="files since mid-2016 give zones instead")
-    east, north = places["pickup"][0][good].mean(), places["pickup"][1][good].mean()
-    events: list[tuple[float, int, str, int, tuple[float, ...] | None]] = []
-    for side, end in (("A", "pickup"), ("B", "dropoff")):
-        lon, lat, minute = places[end]
-        for i in np.flatnonzero(good).tolist():
-            x = float((lon[i] - east) * KM_PER_DEGREE * math.cos(math.radians(north)))
-            y = float((lat[i] - north) * KM_PER_DEGREE)
-            events.append((float(minute[i]), 1, side, i, (x, y)))
-            events.append((float(minute[i]) + patience, 0, side, i, None))
-    events.sort(key=lambda e: e[:4])
-    return [
-        Update("insert", "A" if side == "A" else "B", f"{side}{i}", point)
-        if point
-        else Update("delete", None, f"{side}{i}")
-        for _, _, side, i, point in events
-    ]
-
-
-def _degrees(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def is_taxi(path: Path) -> bool:
-    """Tell whether a csv or parquet file has the columns of a trip table."""
-    try:
-        if path.suffix.lower() == ".parquet":
-            import pyarrow.parquet as pq
-
-            names = pq.read_schema(path).names
-        elif path.suffix.lower() == ".csv":
-            with path.open(encoding="utf-8-sig") as file:
-                names = file.readline().split(",")
-        else:
-            return False
-    except (OSError, ValueError):
-        return False
-    return any("pickup" in name.lower() or "start_lon" in name.lower() for name in names)
 
 
 def write_updates(path: Path, updates: list[Update], force: bool = False) -> Path:

@@ -14,6 +14,7 @@ from dynmatch.exact import ExactMatcher
 from dynmatch.grid import GridMatcher
 from dynmatch.hub import HubMatcher
 from dynmatch.matcher import BaseMatcher
+from dynmatch.protocol import Side
 from papers_shared.errors import InputError
 
 METHODS = ("exact", "grid", "hub")
@@ -51,9 +52,20 @@ def make_matcher(
     if norm is not None:
         metric = "minkowski"
     if method == "exact":
-        return ExactMatcher(metric, p, matrix=matrix, norm=norm or 2.0)
+        if options:
+            raise TypeError(f"the exact matcher has no option {', '.join(options)}")
+        return ExactMatcher(metric, p, matrix=matrix, norm=2.0 if norm is None else norm)
     if method == "hub":
-        return HubMatcher(metric, p, k=k, eps=eps or 0.1, matrix=matrix, norm=norm or 2.0, seed=seed, **options)
+        return HubMatcher(
+            metric,
+            p,
+            k=k,
+            eps=0.1 if eps is None else eps,
+            matrix=matrix,
+            norm=2.0 if norm is None else norm,
+            seed=seed,
+            **options,
+        )
     if method != "grid":
         raise InputError(f"no method {method!r}", hint=f"use {', '.join(METHODS)}")
     if not isinstance(metric, str) or metric == "precomputed":
@@ -65,7 +77,7 @@ def make_matcher(
     ground = norm if norm is not None else NAMES.get(metric, math.nan)
     if math.isnan(ground):
         raise InputError(f"no ground norm {metric!r}", hint=f"use {', '.join(NAMES)}")
-    return GridMatcher(dim, norm=ground, eps=eps or 0.25, seed=seed, **options)
+    return GridMatcher(dim, norm=ground, eps=0.25 if eps is None else eps, seed=seed, **options)
 
 
 @dataclass(frozen=True)
@@ -113,12 +125,12 @@ def match(A: Num[np.ndarray, "n d"], B: Num[np.ndarray, "m d"], method: str = "a
         method = "exact" if len(first) + len(second) <= 3000 or options.get("p", 1) != 1 else "grid"
     matcher = make_matcher(method, first.shape[1], **options)
     # The larger side first: each point of the smaller side then ends at the first free partner.
-    order = [("A", first), ("B", second)] if len(first) >= len(second) else [("B", second), ("A", first)]
-    for side, points in order:
-        for number, point in enumerate(points):
-            matcher._insert(side, point, f"{side}{number}", 1, number)
+    sides: list[tuple[Side, np.ndarray]] = [("A", first), ("B", second)]
+    number: dict[Any, int] = {}
+    for side, points in sides if len(first) >= len(second) else sides[::-1]:
+        number |= {name: row for row, name in enumerate(matcher.extend(side, points))}
     ids_a, ids_b, distances = matcher.pairs()
-    rows, columns = (np.array([int(str(i)[1:]) for i in ids], np.int64) for ids in (ids_a, ids_b))
+    rows, columns = (np.array([number[i] for i in ids], np.int64) for ids in (ids_a, ids_b))
     by_row = np.argsort(rows, kind="stable")
     return Matching(matcher.cost(), rows[by_row], columns[by_row], distances[by_row], matcher.lower_bound())
 

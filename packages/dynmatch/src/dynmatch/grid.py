@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dynmatch.ann_index import make_index
 from dynmatch.augment import add_exactly
-from dynmatch.cells import DENSE_LIMIT, Cell, CellSettings, _merge
-from dynmatch.costs import Metric, Real, distance_row
-from dynmatch.matcher import SIDES, BaseMatcher, Entry, Id, Side
+from dynmatch.cells import DENSE_LIMIT, Cell, CellSettings, merge
+from dynmatch.costs import Metric, Real, distance_pairs
+from dynmatch.grid_layout import Coordinates, GridLayout, projected_dim
+from dynmatch.matcher import BaseMatcher, Entry
 from dynmatch.primal_dual import DenseKernel, Event
 
 _LOG = logging.getLogger(__name__)
-
-Coordinates = tuple[int, ...]
 
 
 class GridMatcher(BaseMatcher):
@@ -55,6 +56,8 @@ class GridMatcher(BaseMatcher):
     Goranci et al., "Fully dynamic Euclidean bipartite matching in sublinear update time", ICML 2025.
     """
 
+    built = True
+
     def __init__(
         self,
         dim: int,
@@ -90,199 +93,150 @@ class GridMatcher(BaseMatcher):
         super().__init__(1.0, config, int(dim))
         self.norm, self.eps, self.seed, self.project = float(norm), float(eps), int(seed), project
         self.engine, self.rounded = engine, bool(rounded)
+        seen = min(int(dim), project) if isinstance(project, int) else int(dim)
+        if engine == "aggregate" and seen > 3:
+            raise ValueError(f"the aggregate engine is for d <= 3, not {seen}: a cell has b^d children")
         self.backend = ("kdtree" if dim <= 8 else "brute") if backend == "auto" else backend
+        make_index(self.backend, 1, self.norm)
+        projected_dim(int(dim), 2, project)
         self.epoch = 0
         self.rebuilds = 0
-        self._rows: dict[int, np.ndarray] = {}
-        self._leaf: dict[int, Coordinates] = {}
+        self.work = np.zeros(3, np.int64)
         self._empty_grid()
 
-    # -- geometry ------------------------------------------------------------------------------------------------
-
     def _empty_grid(self) -> None:
-        self.levels = 0
         self.built_for = 0
+        self.leaf_limit = DENSE_LIMIT
+        self.layout: GridLayout | None = None
         self.cells: list[dict[Coordinates, Cell]] = []
-        self.offsets: list[Coordinates] = []
+        self._rows: dict[int, np.ndarray] = {}
+        self._leaf: dict[int, Coordinates] = {}
         self._exact_part = np.zeros(3)
         self._lazy: dict[tuple[int, Coordinates], float | None] = {}
-
-    def _lay_out(self, points: np.ndarray, extra: int) -> None:
-        """Choose branching, height, shift and projection for the points at hand."""
-        n = len(points)
-        rng = np.random.default_rng([self.seed, self.epoch])
-        target = self._projected_dim(n)
-        self.projection = None
-        if target:
-            self.projection = np.random.default_rng([self.seed, 7]).standard_normal(
-                (points.shape[1], target)
-            ) / math.sqrt(target)
-        seen = points if self.projection is None else points @ self.projection
-        self.low, self.high = seen.min(axis=0), seen.max(axis=0)
-        span = float((self.high - self.low).max())
-        span = span if span > 0 else 1.0
-        self.branching = max(2, math.ceil(n**self.eps))
-        self.levels = math.ceil(1 / self.eps) + extra
-        self.leaf_side = 2 * span / float(self.branching) ** self.levels
-        self.leaf_side = max(self.leaf_side, np.finfo(float).tiny)
-        self.origin = self.low - rng.random(len(self.low)) * span
-        self.offsets = []
-        self.extra = extra
-        dim = len(self.low)
-        self.settings = CellSettings(
-            Metric(self.norm),
-            self.engine,
-            self.backend,
-            self.rounded,
-            dim,
-            points.shape[1] if self.projection is not None else 0,
-            self.branching,
-            self.seed,
-        )
-        if self.engine == "aggregate" and dim > 3:
-            raise ValueError(f"the aggregate engine is for d <= 3, not {dim}: a cell has b^d children")
-
-    def _projected_dim(self, n: int) -> int:
-        dim = self.dim or 1
-        if self.project is None or self.norm != 2.0:
-            return 0
-        if self.project == "auto":
-            target = math.ceil(4 * math.log(max(n, 2)))
-            return target if dim > target else 0
-        return int(self.project) if int(self.project) < dim else 0
-
-    def _row_of(self, x: np.ndarray) -> np.ndarray:
-        return x if self.projection is None else np.concatenate([x @ self.projection, x])
-
-    def _leaf_of(self, row: np.ndarray) -> Coordinates:
-        scaled = (row[: len(self.origin)] - self.origin) / self.leaf_side
-        return tuple(math.floor(v) for v in scaled.tolist())
-
-    def _at(self, leaf: Coordinates, height: int) -> Coordinates:
-        """Coordinates of the ancestor of a leaf cell; height 0 is the leaf itself."""
-        if height <= self.levels:
-            step = self.branching**height
-            return tuple(c // step for c in leaf)
-        coordinates = self._at(leaf, self.levels)
-        for offset in self.offsets[: height - self.levels]:
-            coordinates = tuple((c + o) // self.branching for c, o in zip(coordinates, offset, strict=True))
-        return coordinates
-
-    def _diameter(self, height: int) -> float:
-        """Diameter of the children of a cell of this height."""
-        side = self.leaf_side * float(self.branching) ** max(0, height - 1)
-        return side * len(self.origin) ** (0.0 if math.isinf(self.norm) else 1.0 / self.norm)
-
-    def _centre(self, height: int) -> Any:
-        """Return the function that gives the centre of a cell of this height from its coordinates."""
-        side = self.leaf_side * float(self.branching) ** height
-        shift = np.zeros(len(self.origin))
-        for level, offset in enumerate(self.offsets[: max(0, height - self.levels)]):
-            shift += (
-                np.array(offset, dtype=np.float64) * self.leaf_side * float(self.branching) ** (self.levels + level)
-            )
-        return lambda coordinates: self.origin - shift + (np.array(coordinates, dtype=np.float64) + 0.5) * side
 
     # -- building ------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         """Lay the grid out anew for the present points, and match bottom up, a level at a time."""
-        extra = self.extra if self.levels else 0
-        entries = list(self.entries.values())
         self._empty_grid()
-        self._rows, self._leaf = {}, {}
+        entries = list(self.entries.values())
         if not entries:
             return
         self.epoch += 1
         self.rebuilds += 1
         self.built_for = len(entries)
         points = np.array([e.point for e in entries])
+        extra = 0
         while True:
-            self._lay_out(points, extra)
-            self._rows = {e.key: self._row_of(e.point) for e in entries}
-            self._leaf = {key: self._leaf_of(row) for key, row in self._rows.items()}
-            if self.branching ** (self.levels + 1) > 2**52 or not self._crowded():
+            layout = GridLayout(points, self.norm, self.eps, self.project, self.seed, extra, self.epoch)
+            self._lay_out(layout)
+            crowd = self._largest_crowd()
+            if crowd <= DENSE_LIMIT or layout.finest:
                 break
             extra += 1
+        self.leaf_limit = max(DENSE_LIMIT, 2 * crowd if crowd > DENSE_LIMIT else 0)
+        self._fill()
+
+    def _lay_out(self, layout: GridLayout) -> None:
+        self.layout = layout
+        self._rows = {e.key: layout.row_of(e.point) for e in self.entries.values()}
+        self._leaf = {key: layout.leaf_of(row) for key, row in self._rows.items()}
+        self.settings = CellSettings(
+            Metric(self.norm),
+            self.engine,
+            self.backend,
+            self.rounded,
+            layout.dim,
+            0 if layout.projection is None else self.dim or 1,
+            layout.branching,
+            self.seed,
+            self.work,
+        )
+
+    def _fill(self) -> None:
+        """Match all points in the cells of the present layout."""
+        assert self.layout is not None
+        self.cells = []
         events: dict[Coordinates, list[Event]] = {}
-        for e in entries:
+        for e in self.entries.values():
             events.setdefault(self._leaf[e.key], []).append((e.side, e.key, e.weight))
-        for height in range(self.levels + 1):
+        for height in range(self.layout.height + 1):
             level: dict[Coordinates, Cell] = {}
             above: dict[Coordinates, list[Event]] = {}
-            centre = self._centre(height - 1)
             for coordinates, members in events.items():
-                cell = level[coordinates] = Cell(height == 0, self._diameter(height))
-                cell.load(self.settings, members, self._rows.__getitem__, self._child(height), centre)
+                cell = level[coordinates] = self._cell(height)
+                cell.load(self.settings, members, self._rows.__getitem__, self._child(height), self._centre(height))
                 self._account(height, coordinates, cell)
-                carried = [(s, k, n) for (s, k), n in cell.carried().items()]
-                if carried and height < self.levels:
-                    parent = tuple(c // self.branching for c in coordinates)
-                    above.setdefault(parent, []).extend(carried)
+                if height < self.layout.height and (carried := cell.carried()):
+                    parent = self.layout.at(self._leaf[next(iter(carried))[1]], height + 1)
+                    above.setdefault(parent, []).extend((s, k, n) for (s, k), n in carried.items())
             self.cells.append(level)
             events = above
 
-    def _crowded(self) -> bool:
-        """Tell whether a leaf holds more than 1024 points that are not all the same."""
+    def _cell(self, height: int) -> Cell:
+        assert self.layout is not None
+        return Cell(height == 0, self.layout.diameter(height))
+
+    def _child(self, height: int) -> Any:
+        """Return the function that gives the child cell of height - 1 in which a point lies."""
+        assert self.layout is not None
+        at = self.layout.at
+        return lambda key: at(self._leaf[key], max(0, height - 1))
+
+    def _centre(self, height: int) -> Any:
+        """Return the function that gives the centre of a child of a cell of this height."""
+        assert self.layout is not None
+        return partial(self.layout.centre, height - 1)
+
+    def _largest_crowd(self) -> int:
+        """Points in the largest leaf that are not all the same, and so could be told apart by a finer grid."""
         groups: dict[Coordinates, list[int]] = {}
         for key, leaf in self._leaf.items():
             groups.setdefault(leaf, []).append(key)
-        return any(self._too_many(keys) for keys in groups.values() if len(keys) > DENSE_LIMIT)
+        return max((len(keys) for keys in groups.values() if self._differ(keys)), default=0)
 
-    def _too_many(self, keys: list[int]) -> bool:
+    def _differ(self, keys: list[int]) -> bool:
         first = self._rows[keys[0]]
-        return len(keys) > DENSE_LIMIT and any(not np.array_equal(self._rows[k], first) for k in keys)
+        return any(not np.array_equal(self._rows[k], first) for k in keys)
 
-    def _child(self, height: int) -> Any:
-        return lambda key: self._at(self._leaf[key], height - 1) if height else self._leaf[key]
+    def _overfull(self) -> bool:
+        """Tell whether the newest point has made a leaf larger than a finer grid would."""
+        newest = self._next_key - 1
+        leaf = self._leaf.get(newest)
+        cell = None if leaf is None else self.cells[0].get(leaf)
+        if cell is None or len(cell) <= self.leaf_limit:
+            return False
+        # All points of a leaf that large were the same until now, but for the first time that it is.
+        if len(cell) == self.leaf_limit + 1:
+            return self._differ([key for _, key, _ in cell.members()])
+        other = cell.another(newest)
+        return other is not None and self._differ([newest, other])
 
     def _grow(self, leaf: Coordinates) -> None:
         """Put a level on top until the root covers the leaf, towards the side on which it lies."""
-        top = self._at(leaf, self.levels + len(self.offsets))
-        while any(top):
-            rng = np.random.default_rng([self.seed, self.epoch, len(self.offsets)])
-            last = self.branching - 1
-            offset = tuple(last if c < 0 else 0 if c > 0 else int(rng.integers(last + 1)) for c in top)
-            old = self.cells[-1].get((0,) * len(offset))
-            self.offsets.append(offset)
-            height = self.levels + len(self.offsets)
+        layout = self.layout
+        assert layout is not None
+        while any(top := layout.at(leaf, layout.height)):
+            root = (0,) * layout.dim
+            old = self.cells[-1].get(root)
+            layout.grow(top)
             level: dict[Coordinates, Cell] = {}
             if old is not None and (carried := old.carried()):
-                cell = level[(0,) * len(offset)] = Cell(False, self._diameter(height))
+                height = layout.height
+                cell = level[root] = self._cell(height)
                 members = [(s, k, n) for (s, k), n in carried.items()]
-                cell.load(self.settings, members, self._rows.__getitem__, self._child(height), self._centre(height - 1))
+                cell.load(self.settings, members, self._rows.__getitem__, self._child(height), self._centre(height))
             self.cells.append(level)
-            top = self._at(leaf, height)
-        if len(self.offsets) * math.log2(self.branching) > 40:
+        if len(layout.offsets) * math.log2(layout.branching) > 40:
             _LOG.warning("the points spread over more than 2^40 times the box the grid was built for")
 
     # -- updates -------------------------------------------------------------------------------------------------
 
-    def extend(self, side: Side, points: Any) -> list[Id]:
-        """Insert the rows of ``points``; many at once are laid out anew, bottom up, in O(n) cell updates."""
-        rows = list(points)
-        if 2 * len(rows) < len(self.entries):
-            return super().extend(side, rows)
-        s = SIDES.index(side)
-        checked = [self._validate(s, point, row, None) for row, point in enumerate(rows, 1)]
-        made: list[Id] = []
-        for x in checked:
-            while self._next_id in self.entries:
-                self._next_id += 1
-            name, key = self._next_id, self._next_key
-            self.entries[name], self.ids[key] = Entry(key, s, 1, x), name
-            self._next_key += 1
-            made.append(name)
-        self.weights[s] += len(made)
-        self.updates += len(made)
-        self._build()
-        return made
-
     def _add(self, key: int, side: int, x: np.ndarray, weight: int) -> None:
-        if not self.cells:
+        if self.layout is None:
             return  # the first point: built after it is registered
-        row = self._row_of(x)
-        leaf = self._leaf_of(row)
+        row = self.layout.row_of(x)
+        leaf = self.layout.leaf_of(row)
         self._rows[key], self._leaf[key] = row, leaf
         self._grow(leaf)
         self._propagate(leaf, (side, key, weight))
@@ -292,21 +246,22 @@ class GridMatcher(BaseMatcher):
         del self._rows[entry.key], self._leaf[entry.key]
 
     def _propagate(self, leaf: Coordinates, event: Event) -> None:
+        assert self.layout is not None
         events = [event]
         for height, level in enumerate(self.cells):
-            coordinates = self._at(leaf, height)
+            coordinates = self.layout.at(leaf, height)
             cell = level.get(coordinates)
             if cell is None:
-                cell = level[coordinates] = Cell(height == 0, self._diameter(height))
+                cell = level[coordinates] = self._cell(height)
             changed: list[Event] = []
             for one in events:
                 changed += cell.change(
-                    self.settings, one, self._rows.__getitem__, self._child(height), self._centre(height - 1)
+                    self.settings, one, self._rows.__getitem__, self._child(height), self._centre(height)
                 )
             self._account(height, coordinates, cell)
             if not len(cell):
                 del level[coordinates]
-            events = changed if len(changed) < 2 else _merge(changed, [])
+            events = changed if len(changed) < 2 else merge(changed, [])
             if not events:
                 break
 
@@ -327,42 +282,36 @@ class GridMatcher(BaseMatcher):
     def _after_update(self) -> None:
         super()._after_update()
         n = len(self.entries)
-        if not self.cells or n > 2 * self.built_for or (n < self.built_for / 2 and self.built_for > 16):
+        shrunk = n < self.built_for / 2 and self.built_for > 16
+        if self.layout is None or n > 2 * self.built_for or shrunk or self._overfull():
             self._build()
-            return
-        newest = self._next_key - 1
-        if newest in self._leaf:
-            cell = self.cells[0].get(self._leaf[newest])
-            if cell is not None and len(cell) > DENSE_LIMIT and len(cell) % 256 == 1:
-                keys = [k for _, k, _ in cell.members()]
-                if self._too_many(keys):
-                    self._build()
 
     # -- answers -------------------------------------------------------------------------------------------------
 
-    def _distance(self, a: int, b: int) -> float:
-        x, y = (self.entries[self.ids[key]].point for key in (a, b))
-        out = np.empty(1)
-        distance_row(x, y[None], 1, self.norm, 0, len(x), out)
-        return float(out[0])
+    def _distances(self, pairs: list[tuple[int, int, int]]) -> np.ndarray:
+        """Return the true distances of pairs of keys."""
+        out = np.empty(len(pairs))
+        if pairs:
+            first, second = (np.array([self.entries[self.ids[p[s]]].point for p in pairs]) for s in range(2))
+            distance_pairs(first, second, self.norm, 0, self.dim, out)
+        return out
 
     def _total(self) -> tuple[float, float]:
         for (height, coordinates), value in self._lazy.items():
             if value is None:
-                self._lazy[height, coordinates] = self.cells[height][coordinates].true_cost(self._distance)
+                self._lazy[height, coordinates] = self.cells[height][coordinates].true_cost(self._distances)
         lazy = [v for v in self._lazy.values() if v is not None]
         return max(0.0, math.fsum([self._exact_part[0], *lazy])) if min(self.weights) else 0.0, 1.0
 
     def _pairs(self) -> Iterable[tuple[int, int, int, float]]:
-        for level in self.cells:
-            for cell in level.values():
-                for a, b, units in cell.pairs():
-                    yield a, b, units, self._distance(a, b)
+        pairs = [pair for level in self.cells for cell in level.values() for pair in cell.pairs()]
+        yield from ((a, b, n, float(d)) for (a, b, n), d in zip(pairs, self._distances(pairs), strict=True))
 
     def _mates(self, entry: Entry) -> list[tuple[int, int]]:
+        assert self.layout is not None
         found: list[tuple[int, int]] = []
         for height, level in enumerate(self.cells):
-            cell = level.get(self._at(self._leaf[entry.key], height))
+            cell = level.get(self.layout.at(self._leaf[entry.key], height))
             if cell is None or cell.engine is None:
                 continue
             if cell.kind == "dense":
@@ -388,29 +337,32 @@ class GridMatcher(BaseMatcher):
         return max(0.0, min(exact.dual_value(), exact.cost))
 
     def stats(self) -> dict[str, Any]:
-        """Return sizes, the grid's shape, cells, engines, and the work of the searches."""
-        engines = [cell for level in self.cells for cell in level.values() if cell.engine is not None]
-        kernels = [
-            c.engine if c.kind == "dense" else c.engine.kernel for c in engines if c.kind in ("dense", "aggregate")
-        ]
+        """Return sizes, the grid's shape, and all work so far: searches, pairs they saw, index queries."""
         return {
             "size": self.size,
             "updates": self.updates,
             "rebuilds": self.rebuilds,
             "levels": len(self.cells),
-            "branching": self.branching if self.cells else 0,
+            "branching": self.layout.branching if self.layout is not None else 0,
             "cells": sum(len(level) for level in self.cells),
-            "engines": len(engines),
-            "largest_cell": max((len(c) for c in engines), default=0),
-            "relaxed_pairs": sum(int(k.count[6]) for k in kernels),
-            "searches": sum(int(k.count[7]) for k in kernels),
+            "relaxed_pairs": int(self.work[0]),
+            "searches": int(self.work[1]),
+            "queries": int(self.work[2]),
         }
+
+    def cell_sizes(self) -> list[int]:
+        """Return how many points each cell matches, for the cells in which both sides meet."""
+        return [len(cell) for level in self.cells for cell in level.values() if cell.engine is not None]
 
     def _check(self) -> None:
         """Recompute every carried list from the points up, and check each engine and the running cost."""
+        layout = self.layout
+        if layout is None:
+            return
         expected: dict[Coordinates, dict[tuple[int, int], int]] = {}
         for entry in self.entries.values():
-            assert self._leaf[entry.key] == self._leaf_of(self._row_of(entry.point)), "a point lies in a wrong leaf"
+            leaf = layout.leaf_of(layout.row_of(entry.point))
+            assert self._leaf[entry.key] == leaf, "a point lies in a wrong leaf"
             expected.setdefault(self._leaf[entry.key], {})[entry.side, entry.key] = entry.weight
         costs = []
         for height, level in enumerate(self.cells):
@@ -423,60 +375,38 @@ class GridMatcher(BaseMatcher):
                     cell.engine.check()
                 carried = cell.carried()
                 assert len({s for s, _ in carried}) < 2, f"cell {coordinates} carries up both colours"
-                costs.append(cell.true_cost(self._distance))
+                costs.append(cell.true_cost(self._distances))
                 if carried and height + 1 < len(self.cells):
                     key = next(iter(carried))[1]
-                    above.setdefault(self._at(self._leaf[key], height + 1), {}).update(carried)
+                    above.setdefault(layout.at(self._leaf[key], height + 1), {}).update(carried)
             expected = above
         total = math.fsum(costs)
         assert abs(total - self._total()[0]) <= 1e-9 * max(total, 1e-300), "the running cost is wrong"
 
     def _state(self) -> dict[str, Any]:
-        if not self.cells:
-            return {"epoch": self.epoch, "rebuilds": self.rebuilds, "cells": []}
-        return {
-            "epoch": self.epoch,
-            "rebuilds": self.rebuilds,
-            "levels": self.levels,
+        own = {"epoch": self.epoch, "rebuilds": self.rebuilds, "work": self.work, "layout": None}
+        if self.layout is None:
+            return own
+        return own | {
+            "layout": self.layout.state(),
             "built_for": self.built_for,
-            "branching": self.branching,
-            "leaf_side": self.leaf_side,
-            "origin": self.origin,
-            "low": self.low,
-            "high": self.high,
-            "extra": self.extra,
-            "offsets": [list(o) for o in self.offsets],
-            "projection": self.projection,
+            "leaf_limit": self.leaf_limit,
             "total": self._exact_part,
             "cells": [[[list(c), cell.state()] for c, cell in level.items()] for level in self.cells],
         }
 
     def _restore(self, own: dict[str, Any]) -> None:
-        self.epoch, self.rebuilds = int(own["epoch"]), int(own["rebuilds"])
-        if not own["cells"]:
+        self.epoch, self.rebuilds, self.work = int(own["epoch"]), int(own["rebuilds"]), own["work"]
+        if own["layout"] is None:
             return
-        for name in ("levels", "built_for", "branching", "leaf_side", "origin", "low", "high", "extra", "projection"):
-            setattr(self, name, own[name])
-        self.offsets = [tuple(o) for o in own["offsets"]]
+        self._lay_out(GridLayout.from_state(own["layout"]))
+        self.built_for, self.leaf_limit = int(own["built_for"]), int(own["leaf_limit"])
         self._exact_part = own["total"]
-        dim = self.dim or 1
-        self.settings = CellSettings(
-            Metric(self.norm),
-            self.engine,
-            self.backend,
-            self.rounded,
-            len(self.origin),
-            dim if self.projection is not None else 0,
-            self.branching,
-            self.seed,
-        )
-        self._rows = {e.key: self._row_of(e.point) for e in self.entries.values()}
-        self._leaf = {key: self._leaf_of(row) for key, row in self._rows.items()}
         for height, saved in enumerate(own["cells"]):
             level: dict[Coordinates, Cell] = {}
             for coordinates, state in saved:
-                cell = level[tuple(coordinates)] = Cell(height == 0, self._diameter(height))
-                cell.restore(self.settings, state, self._centre(height - 1))
+                cell = level[tuple(coordinates)] = self._cell(height)
+                cell.restore(self.settings, state, self._centre(height))
                 if cell.kind not in ("", "dense"):
                     self._lazy[height, tuple(coordinates)] = None
             self.cells.append(level)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from dynmatch import hub_flow, landmarks
+from dynmatch import hub_arcs, landmarks
 from dynmatch.costs import CALLABLE, PRECOMPUTED, Real, check_metric, make_metric
 from dynmatch.errors import CapacityError
 from dynmatch.hub_network import HubNetwork
+from dynmatch.hub_pairs import HubPairs
 from dynmatch.matcher import BaseMatcher, Entry
 
-SWAP_LIMIT = 24
+_LOG = logging.getLogger(__name__)
 
 
 class HubMatcher(BaseMatcher):
@@ -40,7 +42,7 @@ class HubMatcher(BaseMatcher):
     direct
         Add an arc a -> b of cost d^p where one lies in the other's bunch; never weakens the bound.
     swap
-        After re-pairing a hub, exchange partners while that shortens.
+        After re-pairing a hub of at most 24 pairs, exchange partners while that shortens.
     check
         ``"sample"`` tests symmetry and triangles of matrices and callables at each build; ``"off"`` trusts.
     max_arcs
@@ -52,6 +54,8 @@ class HubMatcher(BaseMatcher):
     ----------
     Landmarks: Thorup and Zwick (2005). The network and its dynamics are this package's reconstruction.
     """
+
+    built = True
 
     def __init__(
         self,
@@ -128,38 +132,36 @@ class HubMatcher(BaseMatcher):
         self.keys: dict[int, int] = {}
         self.site_of: dict[int, int] = {}
         self.at_site: dict[int, dict[int, None]] = {}
-        self._paired: dict[int, list[tuple[int, int, int, float]]] = {}
-        self._hub_cost: dict[int, float] = {}
+        self.hub_pairs = HubPairs(self.metric, self.p, self._point, self.swap)
 
-    def _site(self, x: np.ndarray, known: int | None) -> int:
-        """Number of the landmark site of a new point: an ambient row, a site of the build, or a new level-0 one."""
-        if self.ambient is not None:
-            return int(x[0])
-        if known is not None:
-            return known
+    def _new_site(self, x: np.ndarray) -> None:
+        """Make a new point a landmark of level 0."""
         if self.n_sites == len(self.sites):
             room = max(16, len(self.sites))
             self.sites = np.concatenate([self.sites, np.empty((room, len(x)))])
             self.levels = np.concatenate([self.levels, np.full(room, -1)])
             self.here = np.concatenate([self.here, np.zeros(room, np.bool_)])
-        self.sites[self.n_sites], self.levels[self.n_sites] = x, 0
+        self.sites[self.n_sites], self.levels[self.n_sites], self.here[self.n_sites] = x, 0, True
         self.n_sites += 1
-        return self.n_sites - 1
 
     def _build(self) -> None:
-        """Draw a fresh hierarchy and solve again from it."""
+        """Draw a fresh hierarchy and solve again from it; the larger side first, so that searches end early."""
+        entries = sorted(self.entries.values(), key=lambda e: e.side != (self.weights[1] > self.weights[0]))
+        if self.ambient is None and self.checking != "off" and entries:
+            rng = np.random.default_rng([self.seed, self.epoch + 1, 3])
+            check_metric(self.metric, np.array([e.point for e in entries]), rng)
+        before = dict(vars(self))
         self.epoch += 1
         self.rebuilds += 1
-        entries = list(self.entries.values())
-        work = self.network.count[2:].copy()
-        if self.ambient is None and self.checking != "off" and entries:
-            check_metric(
-                self.metric, np.array([e.point for e in entries]), np.random.default_rng([self.seed, self.epoch, 3])
-            )
-        self._start(entries)
-        self.network.count[2:] = work
-        for number, entry in enumerate(entries):  # the sites are the entries, in this order, unless the space is known
-            self._enter(entry.key, entry.side, entry.point, entry.weight, None if self.ambient is not None else number)
+        try:
+            self._start(entries)
+            self.network.count[2:] = before["network"].count[2:]
+            for number, entry in enumerate(entries):  # the sites are the entries, in this order, unless known before
+                known = None if self.ambient is not None else number
+                self._enter(entry.key, entry.side, entry.point, entry.weight, known)
+        except Exception:
+            vars(self).update(before)
+            raise
 
     def _first_point(self, dim: int) -> None:
         self.dim = dim
@@ -184,17 +186,21 @@ class HubMatcher(BaseMatcher):
         if self.p > 1 and len(row) and row.max() > 0:
             self._fit_scale(2 * float(row.max()))
         net = self.network
-        site = self._site(x, known)
-        if site == len(row):
-            row = np.append(row, 0.0)
-        self.here[site] = True
-        chosen = landmarks.bunch(row, self.levels[: self.n_sites], self.k, self.here[: self.n_sites])
+        fresh = self.ambient is None and known is None  # a new site, the last one
+        site = self.n_sites if fresh else int(x[0]) if known is None else known
+        row = np.append(row, 0.0) if fresh else row
+        levels = np.append(self.levels[: self.n_sites], 0) if fresh else self.levels[: self.n_sites]
+        here = np.append(self.here[: self.n_sites], True) if fresh else self.here[: self.n_sites]
+        here[site] = True
+        chosen = landmarks.bunch(row, levels, self.k, here)
         if net.sizes[1] + len(chosen) > self.max_arcs:
             raise CapacityError(f"more than {self.max_arcs} attachments", hint="raise k or max_arcs")
+        if fresh:
+            self._new_site(x)
         reach = row[chosen]
         steps = landmarks.exponents(reach, self.eps)
         pays = (2 * landmarks.radii(steps, self.eps) / self.scale) ** self.p
-        others, costs = self._direct_arcs(side, chosen, reach)
+        others, costs = self._direct_arcs(side, site, chosen, row)
         slot = net.new_point(side, weight)
         self.slots[key], self.keys[slot], self.site_of[key] = slot, key, site
         self.at_site.setdefault(site, {})[slot] = None
@@ -210,23 +216,26 @@ class HubMatcher(BaseMatcher):
             row[known] = 0.0
         return row
 
-    def _direct_arcs(self, side: int, chosen: np.ndarray, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _direct_arcs(self, side: int, site: int, chosen: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Points of the other side in the new point's bunch, and those that have the new point in theirs."""
         if not self.direct:
             return np.empty(0, np.int64), np.empty(0)
-        others: list[int] = []
-        costs: list[float] = []
-        points = self.network.points
-        for site, distance in zip(chosen.tolist(), reach.tolist(), strict=True):
-            for slot in self.at_site.get(site, {}):
-                if points[slot, 0] == 1 - side:
-                    others.append(slot)
-                    costs.append((distance / self.scale) ** self.p)
-        return np.array(others, np.int64), np.array(costs)
+        net = self.network
+        found = {slot: None for near in chosen.tolist() for slot in self.at_site.get(near, {})}
+        others = [slot for slot in found if net.points[slot, 0] == 1 - side]
+        if site < len(net.hub_low):
+            there = hub_arcs.attached(net.levels, net.attach, net.hub_low, site, 1 - side).tolist()
+            others += [slot for slot in there if slot not in found]
+        reach = row[[self.site_of[self.keys[slot]] for slot in others]]
+        return np.array(others, np.int64), (reach / self.scale) ** self.p
 
     def _fit_scale(self, widest: float) -> None:
-        if widest <= self.scale or self.p * math.log2(widest / self.scale) <= 400:
+        if abs(self.p * math.log2(widest / self.scale)) <= 400 or (self.scale != 1.0 and widest < self.scale):
             return
         self.scale = 2.0 ** math.ceil(math.log2(widest))
+        _LOG.warning(
+            "costs are scaled: p = %g and distances up to %.3g would overflow; S = %.3g", self.p, widest, self.scale
+        )
         self.network.rescale = True
 
     def _remove(self, entry: Entry) -> None:
@@ -257,59 +266,18 @@ class HubMatcher(BaseMatcher):
         x = self.entries[self.ids[key]].point
         return x if self.ambient is None else self.ambient[int(x[0])]
 
-    def _distance(self, a: int, b: int) -> float:
-        return float(self.metric.row(self._point(a), self._point(b)[None])[0])
-
-    def _settle(self) -> None:
-        """Pair the flow of every hub that has changed anew."""
-        net = self.network
-        for hub in np.flatnonzero(net.dirty[: len(net.hub_low)]).tolist():
-            net.dirty[hub] = 0
-            flow = hub_flow.pair_hub(net.levels, net.attach, net.hub_low, hub).tolist()
-            if not flow:
-                self._paired.pop(hub, None)
-                self._hub_cost.pop(hub, None)
-                continue
-            pairs = [(self.keys[a], self.keys[b], units) for a, b, units in flow]
-            if self.swap and 1 < len(pairs) <= SWAP_LIMIT:
-                pairs = self._exchange(pairs)
-            paired = [(a, b, n, self._distance(a, b)) for a, b, n in pairs]
-            self._paired[hub] = paired
-            self._hub_cost[hub] = math.fsum(n * (d / self.scale) ** self.p for _, _, n, d in paired)
-
-    def _exchange(self, pairs: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-        """Exchange partners of two pairs of equal units while that lowers the cost."""
-        units = [n for _, _, n in pairs]
-        mates = list(range(len(pairs)))
-        ends = np.array([self._point(b) for _, b, _ in pairs])
-        costs = np.stack([(self.metric.row(self._point(a), ends) / self.scale) ** self.p for a, _, _ in pairs])
-        for _ in range(4):
-            changed = False
-            for i in range(len(pairs)):
-                for j in range(i + 1, len(pairs)):
-                    if units[i] == units[j]:
-                        now = costs[i, mates[i]] + costs[j, mates[j]]
-                        then = costs[i, mates[j]] + costs[j, mates[i]]
-                        if then < now * (1 - 1e-12):
-                            mates[i], mates[j] = mates[j], mates[i]
-                            changed = True
-            if not changed:
-                break
-        return [(a, pairs[mates[i]][1], n) for i, (a, _, n) in enumerate(pairs)]
-
     def _total(self) -> tuple[float, float]:
         if not min(self.weights):
             return 0.0, self.scale
-        self._settle()
-        return math.fsum([*self._hub_cost.values(), max(0.0, float(self.network.totals[1, 0]))]), self.scale
+        self.hub_pairs.settle(self.network, self.keys, self.scale)
+        return self.hub_pairs.total() + max(0.0, float(self.network.totals[1, 0])), self.scale
 
     def _pairs(self) -> Iterable[tuple[int, int, int, float]]:
-        self._settle()
-        for paired in self._paired.values():
-            yield from paired
-        for a, b, units in self.network.direct_pairs():
-            x, y = self.keys[a], self.keys[b]
-            yield x, y, units, self._distance(x, y)
+        self.hub_pairs.settle(self.network, self.keys, self.scale)
+        yield from self.hub_pairs
+        direct = [(self.keys[a], self.keys[b], units) for a, b, units in self.network.direct_pairs()]
+        distances = self.hub_pairs.distances([pair[:2] for pair in direct])
+        yield from ((a, b, units, d) for (a, b, units), d in zip(direct, distances, strict=True))
 
     def _free(self) -> dict[tuple[int, int], int]:
         points = self.network.points

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from dynmatch import hub_flow
+from dynmatch import hub_arcs, hub_flow
 from dynmatch.landmarks import ZERO_LEVEL
 
 _ARRAYS = (
@@ -112,7 +112,7 @@ class HubNetwork:
         top = int(hubs.max(initial=-1)) + 1
         self.hub_low = self._grown(self.hub_low, top, -1)
         self.dirty = self._grown(self.dirty, len(self.hub_low))
-        hub_flow.join(
+        hub_arcs.join(
             self.points,
             self.pi,
             self.attach,
@@ -130,6 +130,12 @@ class HubNetwork:
             costs,
         )
 
+    @property
+    def _flowing(self) -> tuple[np.ndarray, ...]:
+        """What a change of flow reads and writes."""
+        arcs = (self.attach, self.levels, self.level_pi, self.direct, self.direct_cost)
+        return *arcs, self.dirty, self.totals
+
     def place(self, side: int, slot: int, units: int) -> None:
         """Match pending units of a point, one search after the other."""
         while units:
@@ -137,13 +143,7 @@ class HubNetwork:
                 self.points,
                 self.pi,
                 self.n_points,
-                self.attach,
-                self.levels,
-                self.level_pi,
-                self.direct,
-                self.direct_cost,
-                self.dirty,
-                self.totals,
+                *self._flowing,
                 self.count,
                 self.dist,
                 self.parent,
@@ -167,13 +167,7 @@ class HubNetwork:
         while left:
             other, units = hub_flow.cancel(
                 self.points,
-                self.attach,
-                self.levels,
-                self.level_pi,
-                self.direct,
-                self.direct_cost,
-                self.dirty,
-                self.totals,
+                *self._flowing,
                 side,
                 slot,
                 left,
@@ -182,7 +176,7 @@ class HubNetwork:
             widowed.append((int(other), int(units)))
             left -= int(units)
         self.dead += int(self.points[slot, 4])
-        self.dead_direct += int(hub_flow.part(self.points, self.attach, self.levels, self.direct, slot))
+        self.dead_direct += int(hub_arcs.part(self.points, self.attach, self.levels, self.direct, slot))
         for other, units in widowed:
             self.place(1 - side, other, units)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from dynmatch.data import read_points, update_from
 from dynmatch.factory import make_matcher
-from dynmatch.matcher import BaseMatcher, Update
+from dynmatch.matcher import BaseMatcher
+from dynmatch.protocol import Update
 from dynmatch.service import Journal
 from dynmatch.window import SlidingWindow
 from papers_shared.errors import InputError
@@ -26,7 +28,7 @@ class Live:
     dim
         Coordinates of a point, for a grid fed with updates.
     options
-        method, metric, p, seed.
+        method, metric, p, eps, k, seed.
     journal
         Where to remember the lines, or None.
     """
@@ -39,13 +41,18 @@ class Live:
         self.matcher: BaseMatcher | None = None
         rest = dict(options)
         method = rest.pop("method")
+        digest = None
         try:
             if reference is not None:
-                self.monitor = SlidingWindow(read_points(reference), window, method, **rest)
+                points = read_points(reference)
+                digest = hashlib.sha256(points.tobytes()).hexdigest()[:16]
+                self.monitor = SlidingWindow(points, window, method, **rest)
             else:
                 self.matcher = make_matcher("exact" if method == "auto" else method, dim, **rest)
         except ValueError as error:
             raise error if isinstance(error, InputError) else InputError(str(error)) from error
+        if journal is not None:
+            journal.agree(options | {"window": window, "reference": digest, "dim": dim})
 
     def take(self, line: str) -> float:
         """Apply a line of JSON and return the distance.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -15,43 +15,8 @@ from jaxtyping import Float
 from dynmatch import snapshot
 from dynmatch.costs import Real, validate_point
 from dynmatch.errors import CapacityError
+from dynmatch.protocol import SIDES, Id, Side, Update
 from papers_shared.errors import InputError
-
-Side = Literal["A", "B"]
-Id = int | str
-SIDES: tuple[Side, Side] = ("A", "B")
-
-
-@dataclass(frozen=True)
-class Update:
-    """One line of an update stream: ``insert`` or ``delete`` a point, or ``query`` the distance."""
-
-    op: Literal["insert", "delete", "query"]
-    side: Side | None = None
-    id: Id | None = None
-    point: tuple[Any, ...] | None = None
-    weight: int = 1
-    row: int | None = None
-
-
-@runtime_checkable
-class Matcher(Protocol):
-    """What every matcher can do; see `ExactMatcher`, `HubMatcher`, `GridMatcher`."""
-
-    def insert(self, side: Side, point: Any, *, id: Id | None = None, weight: int = 1) -> Id:
-        """Add a point."""
-
-    def delete(self, id: Id) -> None:
-        """Remove a point."""
-
-    def cost(self) -> float:
-        """Return W_p, without 1/n."""
-
-    def lower_bound(self) -> float | None:
-        """Return a number that W_p cannot be below, or None."""
-
-    def check(self) -> None:
-        """Verify all invariants."""
 
 
 @dataclass
@@ -62,6 +27,10 @@ class Entry:
     side: int
     weight: int
     point: np.ndarray
+
+
+def _at(row: int | None) -> str:
+    return "" if row is None else f"row {row}: "
 
 
 class BaseMatcher(ABC):
@@ -76,6 +45,8 @@ class BaseMatcher(ABC):
     """
 
     kinds: ClassVar[dict[str, type[BaseMatcher]]] = {}
+    built: ClassVar[bool] = False
+    """Whether ``_build`` can match all present points at once."""
 
     def __init_subclass__(cls) -> None:
         BaseMatcher.kinds[cls.__name__] = cls
@@ -119,36 +90,74 @@ class BaseMatcher(ABC):
         """
         return self._insert(side, point, id, weight, None)
 
-    def _insert(self, side: str, point: Any, id: Id | None, weight: Any, row: int | None) -> Id:
-        where = "" if row is None else f"row {row}: "
-        if side not in SIDES:
-            raise ValueError(f"{where}side {side!r}, want 'A' or 'B'")
-        if isinstance(weight, bool) or not isinstance(weight, (int, np.integer)) or weight < 1:
-            raise ValueError(f"{where}weight {weight!r} is not a positive integer")
-        s = SIDES.index(side)
-        if self.weights[s] + int(weight) > 2**53:
-            raise CapacityError(f"{where}side {side} would weigh more than 2^53")
+    def _insert(
+        self,
+        side: str,
+        point: Any,
+        id: Id | None,
+        weight: Any,
+        row: int | None,
+        taken: frozenset[Id | None] = frozenset(),
+    ) -> Id:
+        s, units = self._checked(side, weight, row, self.weights)
         if id is None:
-            while self._next_id in self.entries:
-                self._next_id += 1
-            id = self._next_id
+            id = self._free_id(taken)
         elif id in self.entries:
-            raise ValueError(f"{where}id {id!r} is in use")
+            raise ValueError(f"{_at(row)}id {id!r} is in use")
         x = self._validate(s, point, row, id)
         if self.dim is None:
             self._first_point(len(x))
-        key = self._next_key
-        self._add(key, s, x, int(weight))
-        self._next_key += 1
-        self.entries[id] = Entry(key, s, int(weight), x)
-        self.ids[key] = id
-        self.weights[s] += int(weight)
+        self._add(self._next_key, s, x, units)
+        self._register(id, s, x, units)
         self._after_update()
         return id
 
+    def _checked(self, side: Any, weight: Any, row: int | None, weights: list[int]) -> tuple[int, int]:
+        """Return side and weight as numbers, if they are fit for sides that weigh ``weights`` so far."""
+        if side not in SIDES:
+            raise ValueError(f"{_at(row)}side {side!r}, want 'A' or 'B'")
+        if isinstance(weight, bool) or not isinstance(weight, (int, np.integer)) or weight < 1:
+            raise ValueError(f"{_at(row)}weight {weight!r} is not a positive integer")
+        s = SIDES.index(side)
+        if weights[s] + int(weight) > 2**53:
+            raise CapacityError(f"{_at(row)}side {side} would weigh more than 2^53")
+        return s, int(weight)
+
+    def _free_id(self, taken: Set[Id | None] = frozenset()) -> int:
+        while self._next_id in self.entries or self._next_id in taken:
+            self._next_id += 1
+        return self._next_id
+
+    def _register(self, id: Id, side: int, x: np.ndarray, units: int) -> None:
+        key = self._next_key
+        self._next_key += 1
+        self.entries[id], self.ids[key] = Entry(key, side, units, x), id
+        self.weights[side] += units
+
     def extend(self, side: Side, points: Any) -> list[Id]:
-        """Insert the rows of ``points``, and return their ids; a grid is then built once instead of grown."""
-        return [self._insert(side, point, None, 1, row) for row, point in enumerate(points, 1)]
+        """Insert the rows of ``points`` and return their ids; a grid or a hub network is built once instead of grown.
+
+        Raises
+        ------
+        ValueError
+            As `insert`, naming the row. Nothing has changed then.
+        """
+        s, _ = self._checked(side, 1, None, self.weights)
+        dim, rows = self.dim, []
+        for number, point in enumerate(points, 1):
+            rows.append(self._validate(s, point, number, None, dim))
+            dim = len(rows[0])
+        if not self.built or 2 * len(rows) < len(self.entries):
+            return [self._insert(side, x, None, 1, number) for number, x in enumerate(rows, 1)]
+        if self.dim is None and rows:
+            self._first_point(len(rows[0]))
+        made: list[Id] = []
+        for x in rows:
+            made.append(self._free_id())
+            self._register(made[-1], s, x, 1)
+        self.updates += len(made)
+        self._build()
+        return made
 
     def delete(self, id: Id) -> None:
         """Remove a point with all its weight.
@@ -185,36 +194,43 @@ class BaseMatcher(ABC):
             As `insert` and `delete`, naming the row.
         """
         updates = list(batch)
-        known: dict[Id, bool] = {}
-        dim = self.dim
-        for number, update in enumerate(updates, 1):
-            row = update.row if update.row is not None else number
-            if update.op == "insert":
-                if update.id is not None and known.get(update.id, update.id in self.entries):
-                    raise ValueError(f"row {row}: id {update.id!r} is in use")
-                if update.side not in SIDES:
-                    raise ValueError(f"row {row}: side {update.side!r}, want 'A' or 'B'")
-                x = self._validate(SIDES.index(update.side), update.point, row, update.id, dim)
-                dim = len(x) if dim is None else dim
-                if update.id is not None:
-                    known[update.id] = True
-            elif update.op == "delete":
-                if update.id is None or not known.get(update.id, update.id in self.entries):
-                    raise KeyError(f"row {row}: no point has the id {update.id!r}")
-                known[update.id] = False
-            elif update.op != "query":
-                raise ValueError(f"row {row}: op {update.op!r}, want insert, delete or query")
+        self._validate_batch(updates)
+        named = frozenset(update.id for update in updates)
         answers = []
         for update in updates:
             if update.op == "insert":
                 assert update.side is not None
-                self._insert(update.side, update.point, update.id, update.weight, update.row)
+                self._insert(update.side, update.point, update.id, update.weight, update.row, named)
             elif update.op == "delete":
                 assert update.id is not None
                 self.delete(update.id)
             else:
                 answers.append(self.cost())
         return answers
+
+    def _validate_batch(self, updates: list[Update]) -> None:
+        known: dict[Id, tuple[int, int] | None] = {}
+        weights, dim = list(self.weights), self.dim
+        for number, update in enumerate(updates, 1):
+            row = update.row if update.row is not None else number
+            held = self.entries.get(update.id) if update.id is not None else None
+            now = None if held is None else (held.side, held.weight)
+            now = known.get(update.id, now) if update.id is not None else None
+            if update.op == "insert":
+                if now is not None:
+                    raise ValueError(f"row {row}: id {update.id!r} is in use")
+                s, units = self._checked(update.side, update.weight, row, weights)
+                dim = len(self._validate(s, update.point, row, update.id, dim))
+                weights[s] += units
+                if update.id is not None:
+                    known[update.id] = (s, units)
+            elif update.op == "delete":
+                if update.id is None or now is None:
+                    raise KeyError(f"row {row}: no point has the id {update.id!r}")
+                weights[now[0]] -= now[1]
+                known[update.id] = None
+            elif update.op != "query":
+                raise ValueError(f"row {row}: op {update.op!r}, want insert, delete or query")
 
     def _validate(
         self, side: int, point: Any, row: int | None, id: Id | None, dim: int | None = None
@@ -227,6 +243,10 @@ class BaseMatcher(ABC):
     def _after_update(self) -> None:
         """Count the update; matchers that rebuild themselves do more."""
         self.updates += 1
+
+    def _build(self) -> None:
+        """Match all present points anew; only matchers that are ``built`` have that."""
+        raise NotImplementedError
 
     @abstractmethod
     def _add(self, key: int, side: int, x: np.ndarray, weight: int) -> None: ...

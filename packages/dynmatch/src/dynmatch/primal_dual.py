@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dynmatch import augment
+from dynmatch import augment, certificate
 from dynmatch.costs import CALLABLE, PRECOMPUTED, Metric, Real
+from dynmatch.row_search import search_by_rows
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,7 +98,6 @@ class DenseKernel:
         fresh = slot is None
         if slot is None:
             events = self._fit_scale(point) if self.power != 1.0 else []
-            # The search's next record comes from the unused chain: one path adds at most one more than it frees.
             if self.count[side] == self.nodes.shape[1]:
                 self._grow()
             slot = int(self.count[side])
@@ -108,7 +108,12 @@ class DenseKernel:
         else:
             events = []
         self.nodes[side, slot, 0] += units
-        return events + self._place(side, slot, units, fresh)
+        try:
+            return events + self._place(side, slot, units, fresh)
+        except Exception:  # of a metric given as a callable, before its first search has changed anything
+            if fresh and self.nodes[side, slot, 2] < 0 and not self.nodes[side, slot, 1]:
+                self._forget(side, slot, key)
+            raise
 
     def remove(self, side: int, key: int, units: int = 1) -> list[Event]:
         """Take units off a node, free ones first; a node without units is forgotten."""
@@ -145,6 +150,7 @@ class DenseKernel:
     def _place(self, side: int, slot: int, units: int, fresh: bool) -> list[Event]:
         events: list[Event] = []
         while units:
+            # One path uses at most one flow record more than it frees.
             if self.count[4] < 0 or self.flows[self.count[4], 3] < 0:
                 self._grow()
             own, target, moved = self._search(side, slot, units, fresh)
@@ -156,7 +162,7 @@ class DenseKernel:
 
     def _search(self, side: int, slot: int, units: int, fresh: bool) -> tuple[bool, int, int]:
         if self.metric.kind == CALLABLE:
-            return self._search_by_rows(side, slot, units, fresh)
+            return search_by_rows(self, side, slot, units, fresh)
         return augment.search(
             self.nodes,
             self.duals,
@@ -173,127 +179,64 @@ class DenseKernel:
             fresh,
         )
 
-    def _row(self, side: int, slot: int) -> Float[np.ndarray, " m"]:
-        """Costs from a node to the other side, for metrics that only Python can call."""
+    def costs_from(self, side: int, slot: int) -> Float[np.ndarray, " m"]:
+        """Costs from a node to all of the other side."""
         n = int(self.count[1 - side])
-        row = self.metric.row(self.coords[side, slot], self.coords[1 - side, :n]) if n else np.empty(0)
-        return row if self.power == 1.0 and self.scale == 1.0 else (row / self.scale) ** self.power
-
-    def _search_by_rows(self, s: int, source: int, pending: int, fresh: bool) -> tuple[bool, int, int]:
-        """`augment.search` for a callable metric: the same steps, one call of the metric per scanned point."""
-        o = 1 - s
-        nodes, duals, flows, count = self.nodes, self.duals, self.flows, self.count
-        n, m = int(count[s]), int(count[o])
-        augment.level_free(nodes, duals, count, o)
-        own = count[2 + o] == 0
-        top = augment.level_free(nodes, duals, count, s)
-        row = self._row(s, source)
-        key, dist, best = np.full(m, np.inf), np.empty(m), np.empty(m)
-        potential, via, done = duals[o, :m].copy(), np.full(m, -1), np.zeros(m, np.bool_)
-        reach, record, scanned = np.empty(n), np.full(n, -2), np.empty(n, np.int64)
-        if fresh:
-            low = augment.first_dual(row, duals, o, m, top if own and top > -np.inf else np.inf)
-            duals[s, source] = low if low < np.inf else 0.0
-        if own and (top == -np.inf or duals[s, source] > top):
-            if top == -np.inf or nodes[s, source, 2] >= 0:
-                top = duals[s, source]
-            else:
-                duals[s, source] = top
-        reach[source], record[source] = 0.0, -1
-        waiting, n_scanned, level, end, limit = [source], 0, 0.0, -1, np.inf
-        while True:
-            while waiting:
-                x = waiting.pop()
-                scanned[n_scanned] = x
-                n_scanned += 1
-                if own and level + max(0.0, top - duals[s, x]) < limit:
-                    end, limit = x, level + max(0.0, top - duals[s, x])
-                if limit > level:
-                    row = row if x == source else self._row(s, x)
-                    count[6] += m
-                    augment.relax(level, duals[s, x], row, potential, key, best, via, x, m)
-            y = int(np.argmin(key)) if limit > level and m else -1
-            if y < 0 or limit <= key[y] or key[y] == np.inf:
-                break
-            level = float(key[y])
-            dist[y], done[y], key[y], potential[y] = level, True, np.inf, -np.inf
-            if not own and nodes[o, y, 1] > 0:
-                end, limit = y, level
-                break
-            e = nodes[o, y, 2]
-            while e >= 0:
-                x = int(flows[e, s])
-                if record[x] == -2:
-                    reach[x], record[x] = level, e
-                    waiting.append(x)
-                e = flows[e, 5 if s == 0 else 3]
-        units = augment.finish(
-            nodes,
-            duals,
-            self.coords,
-            flows,
-            self.flow_cost,
-            count,
-            self.total,
-            self.law,
-            s,
-            own,
-            end,
-            limit,
-            pending,
-            scanned,
-            n_scanned,
-            reach,
-            record,
-            done,
-            dist,
-            best,
-            via,
-        )
-        return bool(own), int(end), int(units)
+        if self.metric.kind == CALLABLE:
+            row = self.metric.row(self.coords[side, slot], self.coords[1 - side, :n]) if n else np.empty(0)
+            return row if self.power == 1.0 and self.scale == 1.0 else (row / self.scale) ** self.power
+        row = np.empty(n)
+        augment.cost_row(self.coords[side, slot], self.coords[1 - side], side, self.metric.matrix, self.law, row)
+        return row
 
     # -- precision -----------------------------------------------------------------------------------------------
 
     def _fit_scale(self, point: Float[np.ndarray, " d"]) -> list[Event]:
         """Choose S in ``(d / S)^p`` by the largest possible distance, so that a large p does not overflow."""
-        kind = self.metric.kind
-        if kind >= 1:
+        if self.metric.kind >= 1:
             self._low = point.copy() if self._low is None else np.minimum(self._low, point)
             self._high = point.copy() if self._high is None else np.maximum(self._high, point)
-            widest = float(np.linalg.norm(self._high - self._low, ord=kind))
-        elif kind == PRECOMPUTED:
-            widest = float(self.metric.matrix.max(initial=0.0))
-        else:
-            both = self.coords[:, : max(self.count[:2])] if len(self) else self.coords[:, :0]
-            rows = [self.metric.row(point, both[s, : self.count[s]]) for s in range(2) if self.count[s]]
-            widest = 2 * max((float(row.max()) for row in rows), default=0.0)
+        widest = self._widest(point)
         if widest <= 0 or abs(self.power * math.log2(widest / self.scale)) <= 400:
             return []
         if self.scale != 1.0 and widest < self.scale:
             return []
-        scale = 2.0 ** math.ceil(math.log2(widest))
+        return self._rescale(widest)
+
+    def _widest(self, point: Float[np.ndarray, " d"]) -> float:
+        """Bound the distances among the present points and this one."""
+        if self.metric.kind >= 1:
+            assert self._low is not None
+            return float(np.linalg.norm(self._high - self._low, ord=self.metric.kind))
+        if self.metric.kind == PRECOMPUTED:
+            return float(self.metric.matrix.max(initial=0.0))
+        rows = [self.metric.row(point, self.coords[s, : self.count[s]]) for s in range(2) if self.count[s]]
+        return 2 * max((float(row.max()) for row in rows), default=0.0)
+
+    def _rescale(self, widest: float) -> list[Event]:
+        self.scale = 2.0 ** math.ceil(math.log2(widest))
         _LOG.warning(
-            "costs are scaled: p = %g and distances up to %.3g would overflow; S = %.3g", self.power, widest, scale
+            "costs are scaled: p = %g and distances up to %.3g would overflow; S = %.3g", self.power, widest, self.scale
         )
-        self.scale = scale
-        self.law = self.metric.law(self.power, scale, self.dim, self.unit, self.search_dim)
+        self.law = self.metric.law(self.power, self.scale, self.dim, self.unit, self.search_dim)
         return self.resolve()
 
     def _refresh(self) -> list[Event]:
-        """Solve again when a point 1000 times farther than the rest has gone: its size has eaten the duals' digits."""
+        """Solve again when a point far beyond the rest has gone: its size has eaten the duals' digits, or fixed S."""
         side = 0 if self.count[0] else 1
-        if not self.count[0] or not self.count[1] or self.total[2] < 1e-290:
+        if not self.count[0] or not self.count[1]:
             return []
+        if self.scale != 1.0 and self.metric.kind != PRECOMPUTED:
+            if self.metric.kind >= 1:
+                held = np.concatenate([self.coords[s, : self.count[s]] for s in range(2)])
+                self._low, self._high = held.min(axis=0), held.max(axis=0)
+            widest = self._widest(self.coords[side, 0])
+            if widest > 0 and self.power * math.log2(widest / self.scale) < -400:
+                return self._rescale(widest)
         live = self.flow_cost[self.flows[:, 2] > 0]
-        if self.total[2] < 1000 * float(live.max(initial=0.0)):
+        if self.total[2] < max(1e-290, 1000 * float(live.max(initial=0.0))):
             return []
-        n = int(self.count[1 - side])
-        if self.metric.kind == CALLABLE:
-            row = self._row(side, 0)
-        else:
-            row = np.empty(n)
-            augment.cost_row(self.coords[side, 0], self.coords[1 - side], n, side, self.metric.matrix, self.law, row)
-        near = float(row.max())
+        near = float(self.costs_from(side, 0).max())
         if near <= 0 or self.total[2] < 1000 * 2.0**self.power * near:
             return []
         return self.resolve()
@@ -358,70 +301,12 @@ class DenseKernel:
         return found
 
     def dual_value(self) -> float:
-        r"""Return :math:`\sum w_a u_a + \sum w_b v_b - U \cdot` (free units), a lower bound on any matching's cost."""
-        value = 0.0
-        for s in range(2):
-            n = int(self.count[s])
-            value += float(self.nodes[s, :n, 0] @ self.duals[s, :n])
-            if self.count[2 + s]:
-                value -= int(self.count[2 + s]) * float(self.duals[s, :n].max())
-        return value
+        """Return the dual objective, a lower bound on any matching's cost."""
+        return certificate.dual_value(self)
 
     def check(self, tolerance: float = 1e-9) -> None:
-        """Verify conservation, feasible duals, complementary slackness, the running cost; O(n^2) time, O(n) memory.
-
-        Raises
-        ------
-        AssertionError
-            Naming what is violated.
-        """
-        sums = [np.zeros(int(self.count[s]), np.int64) for s in range(2)]
-        running, entries = 0.0, 0
-        for i in range(int(self.count[0])):
-            e = int(self.nodes[0, i, 2])
-            while e >= 0:
-                a, b, units = (int(v) for v in self.flows[e, :3])
-                assert a == i, f"flow record {e} lies in the list of another node"
-                assert units > 0, f"flow record {e} carries {units} units"
-                sums[0][a] += units
-                sums[1][b] += units
-                running += units * float(self.flow_cost[e])
-                entries += 1
-                e = int(self.flows[e, 3])
-        assert entries == self.count[5], "live flow records miscounted"
-        for s in range(2):
-            table = self.nodes[s, : self.count[s]]
-            assert (sums[s] + table[:, 1] == table[:, 0]).all(), "matched plus free units differ from the weight"
-            assert table[:, 1].sum() == self.count[2 + s], "free units miscounted"
-            assert {int(k): i for i, k in enumerate(table[:, 3])} == self.slots[s], "slots disagree with keys"
-        assert self.count[2] == 0 or self.count[3] == 0, "free units on both sides: the matching is not maximum"
-        assert abs(running - self.cost) <= tolerance * max(running, 1e-300), f"cost {self.cost} is not {running}"
-        self._check_duals(tolerance)
-
-    def _check_duals(self, tolerance: float) -> None:
-        n, m = int(self.count[0]), int(self.count[1])
-        row = np.empty(m)
-        largest = 1e-300
-        for i in range(n if m else 0):
-            if self.metric.kind == CALLABLE:
-                row = self._row(0, i)
-            else:
-                augment.cost_row(self.coords[0, i], self.coords[1], m, 0, self.metric.matrix, self.law, row)
-            largest = max(largest, float(row.max()), float(np.abs(self.duals[0, i])))
-            slack = row - self.duals[0, i] - self.duals[1, :m]
-            assert slack.min() >= -tolerance * largest, (
-                f"pair ({i}, {int(slack.argmin())}) has reduced cost {slack.min()}"
-            )
-            e = int(self.nodes[0, i, 2])
-            while e >= 0:
-                b = int(self.flows[e, 1])
-                assert abs(slack[b]) <= tolerance * largest, f"matched pair ({i}, {b}) is not tight: {slack[b]}"
-                e = int(self.flows[e, 3])
-        for s in range(2):
-            free = np.flatnonzero(self.nodes[s, : self.count[s], 1] > 0)
-            if len(free) and self.count[1 - s]:
-                top = self.duals[s, : self.count[s]].max()
-                assert (top - self.duals[s, free] <= tolerance * largest).all(), "a free point's dual is below U"
+        """Verify all invariants; see `certificate.check`."""
+        certificate.check(self, tolerance)
 
     # -- state ---------------------------------------------------------------------------------------------------
 

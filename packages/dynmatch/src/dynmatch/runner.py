@@ -12,7 +12,8 @@ import numpy as np
 
 from dynmatch import snapshot
 from dynmatch.exact import ExactMatcher
-from dynmatch.matcher import BaseMatcher, Update
+from dynmatch.matcher import BaseMatcher
+from dynmatch.protocol import Update
 from papers_shared.errors import InputError
 
 Row = dict[str, Any]

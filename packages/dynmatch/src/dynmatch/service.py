@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dynmatch import snapshot
-from papers_shared.artifacts import append_jsonl
+from papers_shared.artifacts import append_jsonl, write_json
 from papers_shared.errors import InputError
 
 SNAPSHOT = "snapshot.npz"
+OPTIONS = "options.json"
 
 
 class Journal:
@@ -46,6 +47,26 @@ class Journal:
     def used(self) -> bool:
         """Tell whether the folder holds an earlier stream."""
         return (self.folder / SNAPSHOT).exists() or any(self.folder.glob("log-*.jsonl"))
+
+    def agree(self, options: dict[str, Any]) -> None:
+        """Write down what the stream was begun with, or refuse to continue one that was begun with something else.
+
+        Raises
+        ------
+        InputError
+            Naming the options that differ.
+        """
+        path = self.folder / OPTIONS
+        if not self.used() or not path.exists():
+            write_json(path, options)
+            return
+        before = json.loads(path.read_text())
+        differ = sorted(name for name in before.keys() | options.keys() if before.get(name) != options.get(name))
+        if differ:
+            was = ", ".join(f"{name} {before.get(name)}" for name in differ)
+            raise InputError(
+                f"{self.folder} holds a stream with other options: {was}", hint="give the same, or a new folder"
+            )
 
     def record(self, value: Any) -> None:
         """Append one record."""

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from dynmatch.costs import Real
-from dynmatch.matcher import Side, Update
+from dynmatch.protocol import Side, Update
 from papers_shared.errors import InputError
 
 KINDS = ("city", "digits", "graph", "gaussian", "deletions", "adversarial")
@@ -77,7 +77,7 @@ def graph(updates: int = 600, live: int = 40, seed: int = 0) -> tuple[list[Updat
     matrix, nodes = graph_metric(network, weight="length")
     rng = np.random.default_rng(seed)
     places = iter(rng.integers(len(nodes), size=updates).astype(float)[:, None])
-    return list(_churn(places, updates, live, rng)), matrix
+    return list(churn(places, updates, live, rng)), matrix
 
 
 def gaussian(updates: int, live: int, dim: int, seed: int = 0, delete: Real = 0.45) -> list[Update]:
@@ -86,7 +86,7 @@ def gaussian(updates: int, live: int, dim: int, seed: int = 0, delete: Real = 0.
     points = iter(rng.normal(size=(updates, dim)))
     shifted = {"A": (0.0, 1.0), "B": (0.5, 1.2)}
     found = []
-    for update in _churn(points, updates, live, rng, delete):
+    for update in churn(points, updates, live, rng, delete):
         if update.point is not None and update.side is not None:
             shift, width = shifted[update.side]
             update = Update("insert", update.side, update.id, tuple(shift + width * v for v in update.point))
@@ -130,9 +130,10 @@ def adversarial(updates: int = 600, live: int = 60, dim: int = 2, seed: int = 0,
     return found[:updates]
 
 
-def _churn(
+def churn(
     points: Iterator[np.ndarray], updates: int, live: int, rng: np.random.Generator, delete: Real = 0.45
 ) -> Iterator[Update]:
+    """Yield insertions of the points on random sides and deletions of random points, ``live`` points a side about."""
     present: list[int] = []
     for number in range(updates):
         if len(present) < 2 or (len(present) < 2 * live and rng.random() >= delete):

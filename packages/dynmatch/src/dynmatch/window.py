@@ -43,8 +43,7 @@ class SlidingWindow:
             method = "exact" if len(points) + size <= 4000 else "grid"
         self.size = int(size)
         self.matcher: BaseMatcher = make_matcher(method, points.shape[1], **options)
-        for number, point in enumerate(points):
-            self.matcher.insert("A", point, id=f"r{number}")
+        self.matcher.extend("A", points)
         self.seen = 0
         self.live: deque[str] = deque()
 
