@@ -85,7 +85,7 @@ def confusion(predicted: Labels, labels: Labels) -> Confusion:
     )
 
 
-def f1_of(tp: float, fp: float, fn: float) -> float:
+def f1_of(tp: float | int, fp: float | int, fn: float | int) -> float:
     """Return :math:`2 tp / (2 tp + fp + fn)`, 0 if there is nothing to find."""
     total = 2 * tp + fp + fn
     return 2 * tp / total if total else 0.0

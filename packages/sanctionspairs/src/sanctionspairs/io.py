@@ -233,11 +233,12 @@ def write_pairs(path: PathLike, pairs: Iterable[Pair], *, force: bool = True) ->
         The file exists and ``force`` is false, or its folder cannot be written.
     """
     with atomic_path(path, force=force) as temporary, temporary.open("wb") as file:
-        packed = gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=9, mtime=0)
-        out: Any = packed if Path(path).suffix == ".gz" else file
+        out: Any = file
+        if Path(path).suffix == ".gz":
+            out = gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=9, mtime=0)
         for pair in pairs:
             line = json.dumps(pair.to_dict(), ensure_ascii=False, separators=(",", ":"))
             out.write(line.encode() + b"\n")
-        if out is packed:
-            packed.close()
+        if out is not file:
+            out.close()
     return Path(path)

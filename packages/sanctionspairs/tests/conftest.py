@@ -1,0 +1,16 @@
+"""What several tests share: small records, and one simulation."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for sanctionspairs_records
+
+from sanctionspairs.simulate import simulate
+
+
+@pytest.fixture(scope="session")
+def small():
+    """A simulation of 1,500 pairs, made once."""
+    return simulate(1500, seed=7)
