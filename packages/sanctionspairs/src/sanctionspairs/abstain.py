@@ -20,8 +20,40 @@ _STARTS = ((0.5, 0.8), (0.0, 0.2))
 Labels = Num[np.ndarray, " n"] | Bool[np.ndarray, " n"]
 
 
+def centered_isotonic(
+    scores: Float[np.ndarray, " n"], labels: Labels
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """Fit isotonic regression and return points through which to interpolate, so that the order of scores is kept.
+
+    Plain isotonic regression gives whole runs of scores one probability, and with it ties where abstention most needs
+    an order. Here each run stands at its mean score, with its rate shrunk by half a pair (a run of m pairs, all right,
+    still leaves half a pair of doubt), and the outermost scores get half of the doubt of their run.
+
+    References
+    ----------
+    Oron, Flournoy, "Centered isotonic regression", 2017.
+
+    Raises
+    ------
+    ThresholdError
+        The labels are all alike.
+    """
+    y = np.asarray(labels, float)
+    if len(set(y.tolist())) < 2:
+        raise ThresholdError("calibration needs pairs of both judgements")
+    fitted = IsotonicRegression(out_of_bounds="clip").fit(scores, y).predict(scores)
+    rates, run, counts = np.unique(fitted, return_inverse=True, return_counts=True)
+    centers = np.bincount(run, scores) / counts
+    shrunk = np.maximum.accumulate((rates * counts + 0.5) / (counts + 1.0))
+    points = dict(zip(centers.tolist(), shrunk.tolist(), strict=True))
+    points.setdefault(float(scores.min()), float(shrunk[0]) / 2)
+    points.setdefault(float(scores.max()), (1 + float(shrunk[-1])) / 2)
+    xs = np.array(sorted(points))
+    return xs, np.maximum.accumulate(np.array([points[x] for x in xs.tolist()]))
+
+
 class Calibrator:
-    """Maps scores to probabilities: isotonic on dev, shrunk by half a pair so that 0 and 1 are never claimed."""
+    """Maps scores to probabilities by `centered_isotonic` on dev."""
 
     def fit(self, scores: Float[np.ndarray, " n"], labels: Labels) -> Self:
         """Fit on dev; NaN scores are left out.
@@ -32,24 +64,12 @@ class Calibrator:
             The labels are all alike.
         """
         answered = ~np.isnan(scores)
-        s, y = scores[answered], np.asarray(labels, float)[answered]
-        if len(set(y.tolist())) < 2:
-            raise ThresholdError("calibration needs pairs of both judgements")
-        self._isotonic = IsotonicRegression(out_of_bounds="clip").fit(s, y)
-        fitted = self._isotonic.predict(s)
-        # Pairs per step: a step of m pairs, all right, still leaves half a pair of doubt.
-        steps, counts = np.unique(fitted, return_counts=True)
-        self._steps, self._shrunk = steps, (steps * counts + 0.5) / (counts + 1.0)
-        self._shrunk = np.maximum.accumulate(self._shrunk)
+        self._x, self._y = centered_isotonic(scores[answered], np.asarray(labels, float)[answered])
         return self
 
     def transform(self, scores: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Return probabilities; NaN stays NaN."""
-        out = np.full(len(scores), np.nan)
-        answered = ~np.isnan(scores)
-        if answered.any():
-            out[answered] = np.interp(self._isotonic.predict(scores[answered]), self._steps, self._shrunk)
-        return out
+        return np.interp(scores, self._x, self._y)
 
 
 def upper_error(errors: int, n: int, confidence: float = CONFIDENCE) -> float:

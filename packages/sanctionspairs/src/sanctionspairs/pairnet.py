@@ -121,7 +121,7 @@ class PairNet:
         return np.concatenate([aligned.reshape(n, -1), encoded.flags, standard.astype(np.float32)], axis=1)
 
     def calibrate(self, logits: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """Map logits to probabilities by the fitted isotonic steps, linear between them."""
+        """Map logits to probabilities by the fitted centered isotonic regression."""
         w = self._need()
         return np.interp(logits, w["iso_x"], w["iso_y"]).astype(np.float64)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
 from papers_shared.cli import progress
+from sanctionspairs.abstain import centered_isotonic
 from sanctionspairs.errors import SanctionsPairsError, ThresholdError
 from sanctionspairs.evaluate import labels_of
 from sanctionspairs.features import Encoder
@@ -91,9 +91,8 @@ def train(
             if value < best[0]:
                 best = (value, {"state": _numpy(model), "logits": logits.numpy().astype(np.float64)})
             bar.advance(note=f"loss {value:.4f}")
-    iso = IsotonicRegression(out_of_bounds="clip", y_min=0.001, y_max=0.999).fit(best[1]["logits"], labels_of(held))
-    calibration = {"iso_x": iso.X_thresholds_.astype(np.float64), "iso_y": iso.y_thresholds_.astype(np.float64)}
-    return best[1]["state"] | {"mean": mean, "scale": scale} | calibration
+    iso_x, iso_y = centered_isotonic(best[1]["logits"], labels_of(held))
+    return best[1]["state"] | {"mean": mean, "scale": scale} | {"iso_x": iso_x, "iso_y": iso_y}
 
 
 def _network(torch: Any) -> Any:
