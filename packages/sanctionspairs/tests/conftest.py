@@ -12,5 +12,5 @@ from sanctionspairs.simulate import simulate
 
 @pytest.fixture(scope="session")
 def small():
-    """A simulation of 1,500 pairs, made once."""
-    return simulate(1500, seed=7)
+    """A simulation of 800 pairs, made once."""
+    return simulate(800, seed=7)

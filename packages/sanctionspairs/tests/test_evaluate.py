@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sanctionspairs_records import make_pair
 from sklearn import metrics
 
 from sanctionspairs.errors import SanctionsPairsError, ThresholdError
 from sanctionspairs.evaluate import GRID, compare, confusion, ece, report, tune_threshold
 from sanctionspairs.tags import TAGS, tag_errors, tags
-from sanctionspairs_records import make_pair
 
 scored = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=4, max_size=60).filter(
     lambda rows: len({label for _, label in rows}) == 2

@@ -4,8 +4,8 @@ import gzip
 import json
 
 import pytest
-
 from sanctionspairs_records import make, make_pair
+
 from sanctionspairs.errors import PairFormatError, SanctionsPairsError, UnknownSchemaError
 from sanctionspairs.io import ReadStats, read_entities, read_pairs, write_pairs
 
@@ -103,7 +103,7 @@ def test_a_cut_gzip_names_the_byte(tmp_path):
 def test_an_unknown_schema_is_named_with_its_entity(tmp_path):
     path = tmp_path / "pairs.json"
     path.write_text(json.dumps({**PAIRS[0], "left": {**PAIRS[0]["left"], "schema": "Foo"}}))
-    with pytest.raises(UnknownSchemaError, match="'l0'.*'Foo'"):
+    with pytest.raises(UnknownSchemaError, match=r"'l0'.*'Foo'"):
         list(read_pairs(path))
 
 
@@ -123,7 +123,7 @@ def test_values_that_are_no_lists_of_text_are_coerced_and_counted(tmp_path, give
     path = tmp_path / "entities.json"
     path.write_text(json.dumps({"id": "x", "schema": "Company", "properties": given}))
     stats = ReadStats()
-    found = list(read_entities(path, stats=stats))[0].properties
+    found = next(iter(read_entities(path, stats=stats))).properties
     assert found == {name: values for name, values in read.items() if name in found}
     assert found.get("name") == read.get("name")
     assert stats.coerced == coerced

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
-from scipy.stats import beta
-from sklearn.isotonic import IsotonicRegression
+from scipy.special import betaincinv
 
 from papers_shared.metrics import aurc as _aurc
 from papers_shared.metrics import risk_coverage as _risk_coverage
@@ -38,6 +36,8 @@ def centered_isotonic(
     ThresholdError
         The labels are all alike.
     """
+    from sklearn.isotonic import IsotonicRegression
+
     y = np.asarray(labels, float)
     if len(set(y.tolist())) < 2:
         raise ThresholdError("calibration needs pairs of both judgements")
@@ -55,7 +55,7 @@ def centered_isotonic(
 class Calibrator:
     """Maps scores to probabilities by `centered_isotonic` on dev."""
 
-    def fit(self, scores: Float[np.ndarray, " n"], labels: Labels) -> Self:
+    def fit(self, scores: Float[np.ndarray, " n"], labels: Labels) -> Calibrator:
         """Fit on dev; NaN scores are left out.
 
         Raises
@@ -76,7 +76,7 @@ def upper_error(errors: int, n: int, confidence: float = CONFIDENCE) -> float:
     """Return the Clopper-Pearson upper bound of an error rate after ``errors`` among ``n``; 1 if there is nothing."""
     if n == 0 or errors >= n:
         return 1.0
-    return float(beta.ppf(confidence, errors + 1, n - errors))
+    return float(betaincinv(errors + 1, n - errors, confidence))
 
 
 def abstain_band(
@@ -167,7 +167,7 @@ def aurc(p: Float[np.ndarray, " n"], y: Labels) -> float:
 
 
 def conformal_sets(
-    p_calibration: Float[np.ndarray, " m"], y_calibration: Labels, p: Float[np.ndarray, " n"], alpha: float
+    p_calibration: Float[np.ndarray, " m"], y_calibration: Num[np.ndarray, " m"] | Bool[np.ndarray, " m"], p: Float[np.ndarray, " n"], alpha: float
 ) -> Bool[np.ndarray, "n 2"]:
     r"""Return split-conformal sets of labels that hold the true one with probability at least :math:`1 - \alpha`.
 

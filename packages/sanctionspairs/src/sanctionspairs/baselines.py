@@ -184,7 +184,9 @@ def all_pairs(entities: Sequence[EntityProxy]) -> Int[np.ndarray, "m 2"]:
     schemas = [entity.schema.name for entity in entities]
     kinds = {name: entity for name, entity in zip(schemas, entities, strict=True)}
     fit = {(a, b): common_schema(x, y) is not None for a, x in kinds.items() for b, y in kinds.items()}
-    keep = np.array([fit[schemas[i], schemas[j]] for i, j in zip(left.tolist(), right.tolist(), strict=True)], dtype=bool)
+    keep = np.array(
+        [fit[schemas[i], schemas[j]] for i, j in zip(left.tolist(), right.tolist(), strict=True)], dtype=bool
+    )
     return np.stack([left[keep], right[keep]], axis=1).astype(np.int64)
 
 

@@ -86,7 +86,9 @@ def keys_of(entity: EntityProxy) -> list[str]:
                 if len(word) > 2 and (heard := sound(word)):
                     found.add(f"s:{heard}")
                 found.update(f"y:{word[:3]}:{year}" for year in years)
-    found.update(f"i:{bare}" for v in entity.get_type_values(registry.identifier) if len(bare := bare_identifier(v)) > 3)
+    found.update(
+        f"i:{bare}" for v in entity.get_type_values(registry.identifier) if len(bare := bare_identifier(v)) > 3
+    )
     found.update(f"p:{value}" for kind in (registry.phone, registry.email) for value in entity.get_type_values(kind))
     found.update(f"r:{value}" for value in entity.get_type_values(registry.entity, matchable=True))
     return sorted(found)
@@ -222,7 +224,9 @@ def _windows(
     """Cut records, in the order of their names, into runs of ``size`` that overlap by half."""
     for number in members:
         if number not in order:
-            order[number] = " ".join(sorted(w for name in entities[number].get("name", quiet=True)[:1] for w in tokens(name)))
+            order[number] = " ".join(
+                sorted(w for name in entities[number].get("name", quiet=True)[:1] for w in tokens(name))
+            )
     ranked = sorted(members, key=lambda number: (order[number], number))
     step = max(1, size // 2)
     for start in range(0, max(1, len(ranked) - step), step):

@@ -42,7 +42,7 @@ def best_band(
     c_fp: float = 1.0,
     c_fn: float = 1.0,
     c_call: float = 0.01,
-    grid: Sequence[float] | None = None,
+    grid: Sequence[float] | Float[np.ndarray, " g"] | None = None,
 ) -> Band:
     r"""Return the band with the least cost :math:`c_{fp} FP + c_{fn} FN + c_{call} \, calls` on dev.
 
@@ -65,7 +65,9 @@ def best_band(
     s, y, inside = cheap[order], truth[order], inner[order]
     below = np.concatenate([[0], np.cumsum(y)]) * c_fn
     above = np.concatenate([np.cumsum((~y)[::-1])[::-1], [0]]) * c_fp
-    middle = np.concatenate([[0], np.cumsum(np.where(inside & ~y, c_fp, 0.0) + np.where(~inside & y, c_fn, 0.0) + c_call)])
+    middle = np.concatenate(
+        [[0], np.cumsum(np.where(inside & ~y, c_fp, 0.0) + np.where(~inside & y, c_fn, 0.0) + c_call)]
+    )
     best: tuple[float, int, float, float] | None = None
     for lo in edges:
         first = int(np.searchsorted(s, lo, side="right"))

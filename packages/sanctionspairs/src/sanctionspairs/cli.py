@@ -10,14 +10,18 @@ import typer
 from papers_shared.cli import emit_json, paper_app, progress, quiet, table, verb
 from papers_shared.errors import InputError
 
-app = paper_app("sanctionspairs", help="Match records of sanctions lists, see why, and dedupe lists with people's help.")
+app = paper_app(
+    "sanctionspairs", help="Match records of sanctions lists, see why, and dedupe lists with people's help."
+)
 
 Seed = Annotated[int, typer.Option(min=0, help="Seed of splits and draws.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run left there.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run in the folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read; exit 3 above 1%.")]
-Model = Annotated[str, typer.Option("--model", help="openai:NAME, URL#NAME, smollm2, gguf:FILE, hf:FOLDER, replay:FILE.")]
+Model = Annotated[
+    str, typer.Option("--model", help="openai:NAME, URL#NAME, smollm2, gguf:FILE, hf:FOLDER, replay:FILE.")
+]
 BaseUrl = Annotated[str | None, typer.Option(help="Server of openai:NAME; the key is OPENAI_API_KEY's.")]
 Parallel = Annotated[int, typer.Option(min=1, help="Most requests at once.")]
 Cache = Annotated[Path | None, typer.Option(help="Folder that keeps each answer.  [default: in the run's folder]")]
@@ -59,7 +63,9 @@ def _free_folder(stem: str) -> Path:
 
 def _exit_if_bad(stats: Any) -> None:
     if stats.too_many_bad:
-        typer.echo(f"error: {len(stats.skipped)} of {stats.read + len(stats.skipped)} lines were bad, more than 1%", err=True)
+        typer.echo(
+            f"error: {len(stats.skipped)} of {stats.read + len(stats.skipped)} lines were bad, more than 1%", err=True
+        )
         raise typer.Exit(3)
 
 
@@ -85,7 +91,9 @@ def _make(names: list[str], settings: dict[str, Any]) -> list[Any]:
 
 @app.command()
 def matchpairs(
-    pairs: Annotated[Path | None, typer.Argument(help="Judged pairs: JSON Lines, .gz, array.  [default: --demo]")] = None,
+    pairs: Annotated[
+        Path | None, typer.Argument(help="Judged pairs: JSON Lines, .gz, array.  [default: --demo]")
+    ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Use the embedded SanctionsSim.")] = False,
     matcher: Matchers = None,
     n: Annotated[int | None, typer.Option("--sample", min=10, help="Draw so many pairs, labels in proportion.")] = None,
@@ -94,7 +102,9 @@ def matchpairs(
     ] = None,
     target_error: Annotated[float, typer.Option(help="Error rate that decided pairs may have.")] = 0.01,
     out: Annotated[Path | None, typer.Option(help="Folder.  [default: the next matchpairs-run]")] = None,
-    explain: Annotated[str | None, typer.Option(help="Say what the score of the pair with this record id is made of.")] = None,
+    explain: Annotated[
+        str | None, typer.Option(help="Say what the score of the pair with this record id is made of.")
+    ] = None,
     refit: Annotated[bool, typer.Option("--refit", help="Train pairnet on these pairs (needs torch).")] = False,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="Score both orders, take the larger.")] = False,
     name_floor: Annotated[float | None, typer.Option(help="Name evidence below which scores are scaled down.")] = None,
@@ -138,7 +148,12 @@ def matchpairs(
               "costs": [c_fp, c_fn, c_call]}  # fmt: skip
     found, stats = _read(pairs, skip_bad)
     with RunDir(
-        out or _free_folder("matchpairs-run"), package="sanctionspairs", config=config, seed=seed, resume=resume, force=force
+        out or _free_folder("matchpairs-run"),
+        package="sanctionspairs",
+        config=config,
+        seed=seed,
+        resume=resume,
+        force=force,
     ) as run:
         llm = {"model": model, "base_url": base_url, "framing": framing, "shots": shots, "selection": selection,
                "ternary": ternary, "parallel": parallel, "cache": str(cache or run.path / "answers"),
@@ -169,11 +184,15 @@ def _prices(text: str) -> tuple[float, float]:
     try:
         prompt, completion = (float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError(f"--price {text}: want two numbers", hint="dollars per million tokens, as 0.15,0.60") from error
+        raise InputError(
+            f"--price {text}: want two numbers", hint="dollars per million tokens, as 0.15,0.60"
+        ) from error
     return prompt, completion
 
 
-def _write(run: Any, study: Any, pairs: list[Any], stats: Any, made: list[Any], ofac: bool, queue: int) -> dict[str, Any]:
+def _write(
+    run: Any, study: Any, pairs: list[Any], stats: Any, made: list[Any], ofac: bool, queue: int
+) -> dict[str, Any]:
     """Write everything that a comparison leaves; returns what report.json holds."""
     import numpy as np
 
@@ -230,14 +249,18 @@ def _print(study: Any, stats: Any, answer: dict[str, Any], folder: Path) -> None
     typer.echo("\n" + report.band_sentence(study).replace(". ", ".\n"))
     for name, result in study.results.items():
         if result.partial:
-            typer.echo(f"{name} is partial: the cost limit was reached, {result.report.unanswered} pairs were not asked")
+            typer.echo(
+                f"{name} is partial: the cost limit was reached, {result.report.unanswered} pairs were not asked"
+            )
     if "explain" in answer:
         for name, found in answer["explain"]["matchers"].items():
             parts = sorted(found["parts"].items(), key=lambda item: -abs(item[1]))
             table([{"part": part, "value": f"{value:+.4f}"} for part, value in parts],
                   title=f"\n{name} gives {answer['explain']['pair']} ({answer['explain']['judgement']}) {found['score']:.4f}")  # fmt: skip
     if stats.coerced or stats.skipped:
-        typer.echo(f"{stats.coerced} values were not lists of text and were made so; {len(stats.skipped)} lines were skipped")
+        typer.echo(
+            f"{stats.coerced} values were not lists of text and were made so; {len(stats.skipped)} lines were skipped"
+        )
     typer.echo(f"report.html, report.json, scores.parquet and three figures are in {folder}")
     if answer["queue"]:
         typer.echo(f"{answer['queue']} doubtful pairs wait for you: sanctionspairs review {folder / 'queue.jsonl'}")
@@ -273,7 +296,9 @@ def stats(
     found, read = _read(pairs, skip_bad)
     if not any(pair.scored for pair in found):
         raise InputError("no pair is judged positive or negative")
-    rows = [{"fact": name, "paper's corpus": paper, "here": here} for name, (paper, here) in corpus_facts(found).items()]
+    rows = [
+        {"fact": name, "paper's corpus": paper, "here": here} for name, (paper, here) in corpus_facts(found).items()
+    ]
     if json:
         emit_json({"pairs": len(found), "judgements": read.judgements, "facts": rows})
     else:

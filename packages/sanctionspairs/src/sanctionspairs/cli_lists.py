@@ -11,7 +11,9 @@ from papers_shared.cli import emit_json, progress, quiet, table
 from papers_shared.errors import InputError
 from sanctionspairs.cli import Force, Json, SkipBad, _exit_if_bad, _free_folder, app
 
-Entities = Annotated[Path | None, typer.Argument(help="FollowTheMoney entities, one a line.  [default: SanctionsSim's]")]
+Entities = Annotated[
+    Path | None, typer.Argument(help="FollowTheMoney entities, one a line.  [default: SanctionsSim's]")
+]
 K = Annotated[int, typer.Option("--k", min=1, help="Candidates kept per record.")]
 MaxBlock = Annotated[int, typer.Option(min=2, help="Most records compared because of one key.")]
 
@@ -61,11 +63,18 @@ def block(
     common = BlockingStats()
     with progress("blocking"):
         found = candidates(records, k, max_block, stats=common)
-    frame = pd.DataFrame({"left_id": [records[i].id for i in found[:, 0]], "right_id": [records[j].id for j in found[:, 1]]})
+    frame = pd.DataFrame(
+        {"left_id": [records[i].id for i in found[:, 0]], "right_id": [records[j].id for j in found[:, 1]]}
+    )
     with atomic_path(out, force=force) as path:
         frame.to_parquet(path, index=False)
     n = len(records)
-    answer = {"records": n, "candidates": len(found), "reduction": 1 - len(found) / max(1, n * (n - 1) / 2), **common.__dict__}
+    answer = {
+        "records": n,
+        "candidates": len(found),
+        "reduction": 1 - len(found) / max(1, n * (n - 1) / 2),
+        **common.__dict__,
+    }
     if truth is not None:
         answer["completeness"] = quality(found, truth).completeness
     emit_json(answer) if json else table([{"what": name, "value": value} for name, value in answer.items()])
@@ -137,9 +146,13 @@ def dedupe(
         }
         if truth is not None:
             actual = np.unique(truth, return_inverse=True)[1]
-            answer |= dict(zip(("B-cubed precision", "B-cubed recall", "B-cubed F1"), bcubed(found.clusters, actual), strict=True))
+            answer |= dict(
+                zip(("B-cubed precision", "B-cubed recall", "B-cubed F1"), bcubed(found.clusters, actual), strict=True)
+            )
             answer["pairwise F1"] = pairwise(found.clusters, actual)[2]
-        write_json(run / "report.json", answer | {"blocking": found.stats.__dict__, "provenance": run.manifest["provenance"]})
+        write_json(
+            run / "report.json", answer | {"blocking": found.stats.__dict__, "provenance": run.manifest["provenance"]}
+        )
     if json:
         emit_json(answer | {"folder": str(run.path)})
     else:

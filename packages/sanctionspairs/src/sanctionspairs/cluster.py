@@ -296,9 +296,7 @@ def average_linkage(members: Sequence[int], graph: Graph, apart: Sequence[set[in
     return [sorted(group) for group in groups.values()]
 
 
-def bcubed(
-    pred: Int[np.ndarray, " n"], true: Int[np.ndarray, " n"]
-) -> tuple[float, float, float]:
+def bcubed(pred: Int[np.ndarray, " n"], true: Int[np.ndarray, " n"]) -> tuple[float, float, float]:
     r"""Return B-cubed precision, recall and F1.
 
     .. math:: P = \frac1n \sum_i \frac{|C_i \cap E_i|}{|C_i|}, \qquad R = \frac1n \sum_i \frac{|C_i \cap E_i|}{|E_i|}

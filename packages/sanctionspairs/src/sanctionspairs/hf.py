@@ -57,7 +57,9 @@ def _generate(model: Any, tokenizer: Any, request: Request, name: str) -> Reply:
     import torch
 
     if tokenizer.chat_template:
-        ids = tokenizer.apply_chat_template(request.messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        ids = tokenizer.apply_chat_template(
+            request.messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
     else:
         text = "\n\n".join(str(message["content"]) for message in request.messages)  # ty: ignore[invalid-argument-type]
         ids = tokenizer(f"{text}\n\n", return_tensors="pt")
@@ -78,7 +80,9 @@ def _generate(model: Any, tokenizer: Any, request: Request, name: str) -> Reply:
     for token, scores in zip(tokens, made.scores, strict=True):
         log = torch.log_softmax(scores[0].float(), dim=-1)
         top = torch.topk(log, min(5, log.shape[-1]))
-        others = {tokenizer.decode([i]): float(v) for v, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)}
+        others = {
+            tokenizer.decode([i]): float(v) for v, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
+        }
         logprobs.append(TokenLogprob(tokenizer.decode([token]), float(log[token]), others))
     ended = bool(tokens) and tokens[-1] == tokenizer.eos_token_id
     return Reply(

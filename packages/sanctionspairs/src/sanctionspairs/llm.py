@@ -162,7 +162,9 @@ class LLMMatcher:
         self.max_cost, self.prices, self.seed = max_cost, prices, seed
         loaded = Registry(registry).load(prompt) if isinstance(prompt, str) else prompt
         self.prompt = loaded or Prompt("built-in", self.model.model, system_prompt(framing, ternary))
-        self.name = f"llm-{self.model.model}" + (f"-{shots}shot" if shots else "") + ("" if loaded is None else "-prompt")
+        self.name = (
+            f"llm-{self.model.model}" + (f"-{shots}shot" if shots else "") + ("" if loaded is None else "-prompt")
+        )
         self.partial = False
         self.trained = not shots or loaded is not None
 
@@ -196,12 +198,13 @@ class LLMMatcher:
         todo = [number for number in range(len(pairs)) if not excluded[number]]
         for attempt in (0, 1):
             again: list[int] = []
-            for start in range(0, len(todo), _BATCH):
-                batch = todo[start : start + _BATCH]
-                if self._spent_all():
+            while todo:
+                size = self._affordable()
+                if not size:
                     self.partial = True
-                    found |= {n: Verdict(UNASKED, math.nan, reasoning="cost limit reached") for n in todo[start:]}
+                    found |= {number: Verdict(UNASKED, math.nan, reasoning="cost limit reached") for number in todo}
                     break
+                batch, todo = todo[:size], todo[size:]
                 requests = [self._request(pairs[number], attempt) for number in batch]
                 outcomes = self.model.chat_many(requests, progress=f"asking {self.model.model}")
                 for number, outcome in zip(batch, outcomes, strict=True):
@@ -210,7 +213,10 @@ class LLMMatcher:
                     if verdict.classification == ERROR and isinstance(outcome, Reply):
                         again.append(number)
             todo = again
-        return [found.get(number, Verdict(NEGATIVE, 0.0, "high", "schemata exclude each other")) for number in range(len(pairs))]
+        return [
+            found.get(number, Verdict(NEGATIVE, 0.0, "high", "schemata exclude each other"))
+            for number in range(len(pairs))
+        ]
 
     def _request(self, pair: Pair, attempt: int) -> Request:
         options: dict[str, Any] = {"max_tokens": MAX_TOKENS, "logprobs": True, "top_logprobs": 5}
@@ -233,8 +239,15 @@ class LLMMatcher:
         """Dollars spent so far; answers from the cache cost nothing."""
         return self.model.usage.cost(*self.prices)
 
-    def _spent_all(self) -> bool:
-        return self.max_cost is not None and self.cost >= self.max_cost
+    def _affordable(self) -> int:
+        """Return how many more pairs may be asked at once: one to learn the price, then what the rest of it pays for."""
+        if self.max_cost is None:
+            return _BATCH
+        usage = self.model.usage
+        if not usage.calls:
+            return 1
+        left = self.max_cost - self.cost
+        return max(0, min(_BATCH, math.ceil(left / max(self.cost / usage.calls, 1e-12))))
 
     def explain(self, pair: Pair) -> dict[str, float]:
         """Return the model's probability and stated confidence; its words are in `verdicts`."""

@@ -108,7 +108,9 @@ def optimise(
         max_tokens=512,
         cache=False,
     )
-    found = _search(dspy, lm, start, train, val, metric, num_candidates, init_temperature, max_demos, trials, parallel, seed)
+    found = _search(
+        dspy, lm, start, train, val, metric, num_candidates, init_temperature, max_demos, trials, parallel, seed
+    )
     before, after = (_dev_f1(prompt, val, model, base_url, parallel) for prompt in (start, found))
     kept = found if after > before else start
     provenance = {
@@ -153,7 +155,6 @@ def _search(
     seed: int,
 ) -> Prompt:
     """Run MIPROv2 over one predictor and translate what it found into a prompt of ours."""
-
     signature = dspy.Signature("records -> classification, confidence, reasoning", start.system_prompt)
     program = dspy.Predict(signature)
 
@@ -212,5 +213,3 @@ def _dev_f1(prompt: Prompt, pairs: Sequence[Pair], model: str, base_url: str | N
     counts = confusion(yes, labels)
     missed = sum(v.classification == "error" and y == 0 for v, y in zip(answers, labels, strict=True))
     return f1_of(counts.tp, counts.fp + missed, counts.fn)
-
-

@@ -34,8 +34,23 @@ _PROPERTIES: dict[str, tuple[str, ...]] = {
     "end date": ("endDate", "periodEnd"),
     "holder": ("holder",),
     "post": ("post",),
-    "other date": ("incorporationDate", "buildDate", "inceptionDate", "registrationDate", "dissolutionDate", "deathDate"),
-    "other text": ("type", "politicalGroup", "constituency", "subnationalArea", "city", "postalCode", "grossRegisteredTonnage"),
+    "other date": (
+        "incorporationDate",
+        "buildDate",
+        "inceptionDate",
+        "registrationDate",
+        "dissolutionDate",
+        "deathDate",
+    ),
+    "other text": (
+        "type",
+        "politicalGroup",
+        "constituency",
+        "subnationalArea",
+        "city",
+        "postalCode",
+        "grossRegisteredTonnage",
+    ),
 }
 _TYPES = {
     "country": (registry.country,),

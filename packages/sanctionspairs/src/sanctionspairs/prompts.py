@@ -123,7 +123,7 @@ def reason(pair: Pair) -> str:
         text = f"The records agree in {_list(agree)}" if agree else "Nothing in the records contradicts"
         return text + (f"; the different {_list(against)} can be one entity's." if against else ".")
     if against:
-        return f"The {_list(against)} exclude each other" + (f", although {_list(agree)} agree." if agree else ".")
+        return f"They contradict each other in {_list(against)}" + (f", although they agree in {_list(agree)}." if agree else ".")
     return "The records share too little that identifies one entity, and describe different ones."
 
 
@@ -188,9 +188,7 @@ def select_examples(dev: Sequence[Pair], k: int, selection: str = "balanced", se
     chosen: list[Pair] = []
     for (label, person), count in wanted.items():
         fit = [
-            pair
-            for pair in pool
-            if label in (None, pair.label) and person in (None, pair.left.schema.name == "Person")
+            pair for pair in pool if label in (None, pair.label) and person in (None, pair.left.schema.name == "Person")
         ]
         if len(fit) < count:
             raise SanctionsPairsError(f"dev has {len(fit)} pairs for {count} {selection} examples", "use a larger dev")

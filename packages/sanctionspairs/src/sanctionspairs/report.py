@@ -46,7 +46,9 @@ def main_rows(study: Study) -> list[dict[str, Any]]:
                 "no answer": r.unanswered,
                 "threshold": r.threshold,
                 "ms/pair": f"{result.ms_per_pair:.2f}",
-                "abstains in": "everywhere" if band is None or not band.dev_coverage else f"({band.lo:.3f}, {band.hi:.3f})",
+                "abstains in": "everywhere"
+                if band is None or not band.dev_coverage
+                else f"({band.lo:.3f}, {band.hi:.3f})",
                 "decides": "0%" if band is None else f"{band.coverage:.0%}",
                 "wrong of these": "-" if band is None or math.isnan(band.error) else f"{band.error:.2%}",
             }
@@ -85,7 +87,9 @@ def corpus_facts(pairs: Sequence[Pair]) -> dict[str, tuple[float, float]]:
     fields = np.array([field_count(record) for record in records.values()])
     names = ("alias", "weakAlias", "previousName")
     alias = [any(record.has(name, quiet=True) for name in names) for record in records.values()]
-    kinds = pd.Series([common_schema(p.left, p.right) or p.left.schema.name for p in scored]).value_counts(normalize=True)
+    kinds = pd.Series([common_schema(p.left, p.right) or p.left.schema.name for p in scored]).value_counts(
+        normalize=True
+    )
     ours = {
         "positive share": float(label.mean()),
         "captions in different scripts": float(np.mean([None not in s and s[0] != s[1] for s in scripts])),
@@ -111,9 +115,7 @@ def as_json(study: Study, stats: ReadStats | None, facts: dict[str, tuple[float,
         },
         "target_error": study.alpha,
         "matchers": {},
-        "paired": {
-            f"{a} / {b}": found._asdict() for (a, b), found in study.paired.items()
-        },
+        "paired": {f"{a} / {b}": found._asdict() for (a, b), found in study.paired.items()},
         "corpus": {name: {"paper": paper, "here": here} for name, (paper, here) in facts.items()},
     }
     if stats is not None:
@@ -152,12 +154,26 @@ def draw_pr(study: Study) -> Figure:
         known = ~np.isnan(result.scores)
         precision, recall, _ = precision_recall_curve(labels[known], result.scores[known])
         if len(set(result.scores[known].tolist())) > 2:
-            ax.plot(recall, precision, color=colour, label=f"{name}, F1 {result.report.f1.value:.3f}", drawstyle="steps-post")
+            ax.plot(
+                recall,
+                precision,
+                color=colour,
+                label=f"{name}, F1 {result.report.f1.value:.3f}",
+                drawstyle="steps-post",
+            )
             ax.plot(result.report.recall, result.report.precision, "o", color=colour)
         else:
-            ax.plot(result.report.recall, result.report.precision, "s", color=colour, label=f"{name}, F1 {result.report.f1.value:.3f}")
+            ax.plot(
+                result.report.recall,
+                result.report.precision,
+                "s",
+                color=colour,
+                label=f"{name}, F1 {result.report.f1.value:.3f}",
+            )
     share = float(labels.mean())
-    ax.axhline(share, linestyle=":", color="#444444", linewidth=1, label=f"always yes, F1 {2 * share / (1 + share):.3f}")
+    ax.axhline(
+        share, linestyle=":", color="#444444", linewidth=1, label=f"always yes, F1 {2 * share / (1 + share):.3f}"
+    )
     ax.set(xlabel="recall", ylabel="precision", xlim=(0, 1.01), ylim=(min(0.7, share - 0.05), 1.005))
     ax.legend(loc="lower left")
     return fig
@@ -198,7 +214,9 @@ def draw_lifts(tables: dict[str, pd.DataFrame]) -> Figure:
 
     rows = [tag for tag in TAGS if any(table.loc[tag, ["fp", "fn"]].sum() > 0 for table in tables.values())]
     names = list(tables)
-    fig, axes = plt.subplots(1, 2, figsize=(max(7.5, 2.4 + 1.7 * len(names)), 1.4 + 0.32 * max(4, len(rows))), sharey=True)
+    fig, axes = plt.subplots(
+        1, 2, figsize=(max(7.5, 2.4 + 1.7 * len(names)), 1.4 + 0.32 * max(4, len(rows))), sharey=True
+    )
     for ax, kind, title in zip(axes, ("fp", "fn"), ("false positives", "false negatives"), strict=True):
         lift = np.array([[float(tables[name].loc[tag, f"{kind}_lift"]) for name in names] for tag in rows])
         count = np.array([[int(tables[name].loc[tag, kind]) for name in names] for tag in rows])
@@ -208,7 +226,15 @@ def draw_lifts(tables: dict[str, pd.DataFrame]) -> Figure:
             for j in range(len(names)):
                 text = f"{lift[i, j]:.1f}×\n({count[i, j]})" if not np.isnan(lift[i, j]) else f"({count[i, j]})"
                 dark = abs(shown[i, j]) > 1.8
-                ax.text(j, i, text.replace("\n", " "), ha="center", va="center", fontsize=7.5, color="white" if dark else "black")
+                ax.text(
+                    j,
+                    i,
+                    text.replace("\n", " "),
+                    ha="center",
+                    va="center",
+                    fontsize=7.5,
+                    color="white" if dark else "black",
+                )
         ax.set_xticks(range(len(names)), names, rotation=20, ha="right")
         ax.set_yticks(range(len(rows)), rows)
         ax.set_title(title)
@@ -237,7 +263,9 @@ def error_examples(result: Result, study: Study, matcher: Any) -> list[dict[str,
     labels = labels_of(study.split.test)
     known = ~np.isnan(result.scores)
     wrong = known & ((result.scores >= result.report.threshold) != labels.astype(bool))
-    order = np.argsort(-np.where(wrong, np.abs(result.scores - result.report.threshold), -1))[: min(_EXAMPLES, int(wrong.sum()))]
+    order = np.argsort(-np.where(wrong, np.abs(result.scores - result.report.threshold), -1))[
+        : min(_EXAMPLES, int(wrong.sum()))
+    ]
     found = []
     for number in order.tolist():
         pair = study.split.test[number]
@@ -273,7 +301,9 @@ def as_html(study: Study, folder: Path, facts: dict[str, tuple[float, float]], m
     ]
     for name, result in study.results.items():
         if result.partial:
-            parts.append(f"<p class=partial>{html.escape(name)} is partial: the cost limit was reached, {result.report.unanswered} pairs were not asked.</p>")
+            parts.append(
+                f"<p class=partial>{html.escape(name)} is partial: the cost limit was reached, {result.report.unanswered} pairs were not asked.</p>"
+            )
     parts += ["<h2>Figures</h2>", html_table(main_rows(study))]
     parts.append(_image(folder / "pr_curve.png", CAPTIONS["pr_curve.png"]))
     parts += ["<h2>Errors by kind</h2>", html_table(tag_rows(study)), _image(folder / "tags.png", CAPTIONS["tags.png"])]
@@ -289,7 +319,9 @@ def as_html(study: Study, folder: Path, facts: dict[str, tuple[float, float]], m
         examples = error_examples(result, study, matchers.get(name))
         if examples:
             parts += [f"<h2>Most confident errors of {html.escape(name)}</h2>", _examples(examples)]
-    shown = [{"fact": name, "paper's corpus": f"{paper:.3g}", "here": f"{here:.3g}"} for name, (paper, here) in facts.items()]
+    shown = [
+        {"fact": name, "paper's corpus": f"{paper:.3g}", "here": f"{here:.3g}"} for name, (paper, here) in facts.items()
+    ]
     parts += ["<h2>The pairs</h2>", html_table(shown)]
     return _PAGE.format(body="\n".join(parts))
 
@@ -300,7 +332,9 @@ def band_sentence(study: Study) -> str:
     for name, result in study.results.items():
         band = result.band
         if band is None or not band.dev_coverage:
-            said.append(f"{name}: no band keeps the error at or below {study.alpha:.1%} with 95% confidence; review everything.")
+            said.append(
+                f"{name}: no band keeps the error at or below {study.alpha:.1%} with 95% confidence; review everything."
+            )
         else:
             said.append(
                 f"{name}: abstain between {band.lo:.3f} and {band.hi:.3f}; it then decides {band.coverage:.0%} of the test "
@@ -343,4 +377,8 @@ def _examples(examples: Sequence[dict[str, Any]]) -> str:
             f"<tr><td>{found['kind']}<br>score {found['score']:.3f}<br><small>{', '.join(found['tags'])}</small></td>"
             f"<td>{sides[0]}</td><td>{sides[1]}</td><td>{why}</td></tr>"
         )
-    return "<div class=wrap><table><tr><th>error</th><th>left</th><th>right</th><th>why</th></tr>" + "".join(rows) + "</table></div>"
+    return (
+        "<div class=wrap><table><tr><th>error</th><th>left</th><th>right</th><th>why</th></tr>"
+        + "".join(rows)
+        + "</table></div>"
+    )

@@ -12,21 +12,30 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from nomenklatura.judgement import Judgement
-from nomenklatura.resolver.edge import Edge
+from typing import TYPE_CHECKING, Any
 
 from papers_shared.artifacts import append_jsonl, read_jsonl, write_jsonl, write_text
 from papers_shared.errors import InputError
 from sanctionspairs.abstain import abstain_band, conformal_sets, risk_coverage
 from sanctionspairs.errors import SanctionsPairsError
-from sanctionspairs.records import JUDGEMENTS
 
-__all__ = ["Decision", "Item", "Queue", "abstain_band", "conformal_sets", "expected_harm", "make_queue", "risk_coverage"]
+if TYPE_CHECKING:
+    from nomenklatura.resolver.edge import Edge
+
+JUDGEMENTS = ("positive", "negative", "unsure")
+__all__ = [
+    "Decision",
+    "Item",
+    "Queue",
+    "abstain_band",
+    "conformal_sets",
+    "expected_harm",
+    "make_queue",
+    "risk_coverage",
+]
 
 
-def expected_harm(p: float, left_size: int, right_size: int, cost: float = 1.0) -> float:
+def expected_harm(p: float, left_size: int, right_size: int, cost: float | int = 1.0) -> float:
     """Return :math:`\\min(p, 1 - p) \\, c \\, |A| |B|`: pairs that a wrong merge (or a missed one) of A and B gets wrong."""
     return min(p, 1 - p) * cost * left_size * right_size
 
@@ -110,7 +119,7 @@ class Queue:
         The file is missing or holds something else.
     """
 
-    def __init__(self, path: str | Path, cost: float = 1.0) -> None:
+    def __init__(self, path: str | Path, cost: float | int = 1.0) -> None:
         self.path = Path(path)
         self.cost = cost
         self.items: list[Item] = []
@@ -131,7 +140,9 @@ class Queue:
                 raise SanctionsPairsError(f"{self.path}, line {number}: not a line of a review queue") from error
         self._lines = len(rows)
         if first and not self.items:
-            raise SanctionsPairsError(f"{self.path} holds no pair to review", "make one with dedupe or matchpairs --out")
+            raise SanctionsPairsError(
+                f"{self.path} holds no pair to review", "make one with dedupe or matchpairs --out"
+            )
 
     def _apply(self, row: Mapping[str, Any]) -> None:
         kind = row["type"]
@@ -175,7 +186,9 @@ class Queue:
         size = self._cluster_sizes()
 
         def harm(item: Item) -> float:
-            return expected_harm(item.p, size(item.left["id"], item.left_cluster), size(item.right["id"], item.right_cluster), self.cost)
+            return expected_harm(
+                item.p, size(item.left["id"], item.left_cluster), size(item.right["id"], item.right_cluster), self.cost
+            )
 
         return sorted((i for i in self.items if i.number not in done), key=lambda item: (-harm(item), item.number))
 
@@ -217,7 +230,7 @@ class Queue:
             No such item or judgement.
         """
         self._replay()
-        if judgement not in JUDGEMENTS[:3]:
+        if judgement not in JUDGEMENTS:
             raise SanctionsPairsError(f"{judgement!r} is no decision", "say positive, negative or unsure")
         if not 0 <= item < len(self.items):
             raise SanctionsPairsError(f"the queue has no pair {item}")
@@ -243,6 +256,9 @@ class Queue:
 
         One JSON array a line: target, source, judgement, score, user, time; ``nomenklatura load-resolver`` reads it.
         """
+        from nomenklatura.judgement import Judgement
+        from nomenklatura.resolver.edge import Edge
+
         lines = [
             Edge(
                 self.items[d.item].left["id"],
@@ -265,6 +281,8 @@ class Queue:
         SanctionsPairsError
             A line is not an edge.
         """
+        from nomenklatura.judgement import Judgement
+
         self._replay()
         pairs = {frozenset((item.left["id"], item.right["id"])): item for item in self.items}
         taken = 0
@@ -290,6 +308,8 @@ def read_edges(path: str | Path) -> list[Edge]:
     SanctionsPairsError
         The file is missing, or a line is not an edge.
     """
+    from nomenklatura.resolver.edge import Edge
+
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

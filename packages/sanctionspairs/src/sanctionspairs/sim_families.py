@@ -109,7 +109,9 @@ def _father_and_son(pool: Pool, rng: random.Random) -> list[Truth]:
     people = [father]
     for _ in range(rng.randint(1, 2)):
         first = father.person.first if rng.random() < 0.3 else rng.choice(pool.male)
-        name = Person(pool.language, first, father.person.first if rng.random() < 0.6 else "", father.person.last, "male")
+        name = Person(
+            pool.language, first, father.person.first if rng.random() < 0.6 else "", father.person.last, "male"
+        )
         shared = {key: father.facts[key] for key in ("country", "nationality")}
         if rng.random() < 0.6:
             shared["address"] = father.facts["address"]
@@ -117,7 +119,9 @@ def _father_and_son(pool: Pool, rng: random.Random) -> list[Truth]:
     return people
 
 
-def _firm(pool: Pool, rng: random.Random, schema: str, name: str = "", forms: tuple[str, ...] = (), **fixed: str) -> Truth:
+def _firm(
+    pool: Pool, rng: random.Random, schema: str, name: str = "", forms: tuple[str, ...] = (), **fixed: str
+) -> Truth:
     drawn, drawn_forms = company(pool, rng)
     country = pool.country if rng.random() < 0.85 else rng.choice(_FOREIGN)
     facts = {
@@ -135,7 +139,9 @@ def _firm(pool: Pool, rng: random.Random, schema: str, name: str = "", forms: tu
     if schema == "Organization" and rng.random() < 0.5:
         facts.pop("taxNumber")
     former = (company(pool, rng)[0],) if rng.random() < 0.2 else ()
-    return Truth(schema, pool.language, name=name or drawn, forms=forms or drawn_forms, facts=facts | fixed, other_names=former)
+    return Truth(
+        schema, pool.language, name=name or drawn, forms=forms or drawn_forms, facts=facts | fixed, other_names=former
+    )
 
 
 def _numbered(pool: Pool, rng: random.Random, schema: str) -> list[Truth]:
@@ -154,7 +160,9 @@ def _parent_and_subsidiary(pool: Pool, rng: random.Random, schema: str) -> list[
     """A group and its daughters, often at one address."""
     parent = _firm(pool, rng, schema)
     firms = [parent]
-    for suffix in rng.sample(("Trading", "Invest", "Logistics", "Finance", "International", "Capital"), rng.randint(1, 2)):
+    for suffix in rng.sample(
+        ("Trading", "Invest", "Logistics", "Finance", "International", "Capital"), rng.randint(1, 2)
+    ):
         shared = {key: parent.facts[key] for key in ("country", "jurisdiction", "phone") if key in parent.facts}
         if rng.random() < 0.7:
             shared["address"] = parent.facts["address"]

@@ -51,15 +51,8 @@ LEGAL_FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "en": (("Ltd", "Limited", "Ltd."), ("LLC", "L.L.C."), ("plc", "PLC"), ("Inc", "Inc.", "Incorporated")),
 }
 """Spellings of one legal form, native first, by language; the others use the English ones."""
-_WORDS = (
-    "Alfa Baltic Caspian Delta Eastern Falcon Global Horizon Imperial Jupiter Kama Levant Meridian Northern Orion "
-    "Pacific Quantum Riviera Silver Titan Ural Vector Western Zenith Atlas Breeze Crown Dynamo Everest Fortune Galaxy "
-    "Harbour Iron Jade Kronos Lotus Mercury Neptune Oasis Phoenix Royal Saturn Trident Unity Volga Wave Amber Blue Coral"
-).split()
-_TRADES = (
-    "Trading Shipping Holding Energy Petroleum Metals Logistics Construction Electronics Aviation Chemicals Finance "
-    "Insurance Mining Engineering Telecom Textile Agro Marine Invest"
-).split()
+_WORDS = ["Alfa", "Baltic", "Caspian", "Delta", "Eastern", "Falcon", "Global", "Horizon", "Imperial", "Jupiter", "Kama", "Levant", "Meridian", "Northern", "Orion", "Pacific", "Quantum", "Riviera", "Silver", "Titan", "Ural", "Vector", "Western", "Zenith", "Atlas", "Breeze", "Crown", "Dynamo", "Everest", "Fortune", "Galaxy", "Harbour", "Iron", "Jade", "Kronos", "Lotus", "Mercury", "Neptune", "Oasis", "Phoenix", "Royal", "Saturn", "Trident", "Unity", "Volga", "Wave", "Amber", "Blue", "Coral"]
+_TRADES = ["Trading", "Shipping", "Holding", "Energy", "Petroleum", "Metals", "Logistics", "Construction", "Electronics", "Aviation", "Chemicals", "Finance", "Insurance", "Mining", "Engineering", "Telecom", "Textile", "Agro", "Marine", "Invest"]
 _VARIANTS = (
     (("kh", "h"), ("zh", "j"), ("y", "i"), ("yu", "iu"), ("ya", "ia")),
     (("ou", "u"), ("ee", "i"), ("dh", "d"), ("q", "k"), ("ei", "ey")),
@@ -138,8 +131,12 @@ def _bare_company(name: str) -> str:
     """Drop the legal form that faker puts around a company's name: the simulation adds its own."""
     quoted = re.search(r"[«\"“](.+?)[»\"”]", name)
     text = quoted[1] if quoted else name
-    text = re.sub(r"\b(Ltd|LLC|PLC|Inc|GmbH|AG|KGaA|KG|OHG|e\.V\.|S\.\w\.?\w?\.?|Sp\. z o\.o\.|San\.|Ş\w+\.?)(?=\W|$)", "", text)
-    text = re.sub(r"(有限公司|株式会社|合同会社|有限会社|\(주\)|주식회사|유한회사|บจก\.|หจก\.|บมจ\.|ООО|ЗАО|ОАО|НПО)", "", text)
+    text = re.sub(
+        r"\b(Ltd|LLC|PLC|Inc|GmbH|AG|KGaA|KG|OHG|e\.V\.|S\.\w\.?\w?\.?|Sp\. z o\.o\.|San\.|Ş\w+\.?)(?=\W|$)", "", text
+    )
+    text = re.sub(
+        r"(有限公司|株式会社|合同会社|有限会社|\(주\)|주식회사|유한회사|บจก\.|หจก\.|บมจ\.|ООО|ЗАО|ОАО|НПО)", "", text
+    )
     return " ".join(text.replace(" and ", " & ").strip(" ,.&").split()) or name
 
 

@@ -9,9 +9,7 @@ from typing import Any
 from sanctionspairs.sim_families import Truth
 from sanctionspairs.sim_names import FAMILY_FIRST, NON_LATIN, respell, romanise, typo
 
-_PLACES = (
-    "us eu gb ch un ua jp au ca fr pl be nz za il in sg kr ar br mx tr ae kz md rs lt lv ee cz sk hu ro bg gr es it nl se no"
-).split()
+_PLACES = ["us", "eu", "gb", "ch", "un", "ua", "jp", "au", "ca", "fr", "pl", "be", "nz", "za", "il", "in", "sg", "kr", "ar", "br", "mx", "tr", "ae", "kz", "md", "rs", "lt", "lv", "ee", "cz", "sk", "hu", "ro", "bg", "gr", "es", "it", "nl", "se", "no"]
 _KINDS = ("sanctions", "fsf", "peps", "registry", "wanted")
 _DATES = ("birthDate", "incorporationDate", "startDate", "endDate", "buildDate", "inceptionDate")
 _IDS = ("idNumber", "passportNumber", "registrationNumber", "taxNumber")
@@ -138,7 +136,9 @@ def write_record(truth: Truth, source: Source, rng: random.Random, native: bool)
     schema = truth.schema
     if schema in ("Company", "Organization") and rng.random() < 0.04:
         schema = "LegalEntity"
-        properties = {name: values for name, values in properties.items() if name != "jurisdiction" or truth.schema == "Company"}
+        properties = {
+            name: values for name, values in properties.items() if name != "jurisdiction" or truth.schema == "Company"
+        }
     return {"caption": title, "schema": schema, "datasets": [source.name], "properties": properties}
 
 
@@ -154,12 +154,20 @@ def _write_names(
         shown = f"{street} {number}" if source.order == "family" else full
         properties["full"] = [typo(shown, rng) if rng.random() < 0.04 else shown]
         return properties["full"][0]
-    name = _person_name(truth, source, rng, native, properties) if truth.person else _thing_name(truth, source, rng, native)
+    name = (
+        _person_name(truth, source, rng, native, properties)
+        if truth.person
+        else _thing_name(truth, source, rng, native)
+    )
     properties["name"] = [name]
     other = [text if native else romanise(text) for text in truth.other_names]
     if other and rng.random() < source.aliases * 2.2:
         properties["alias" if truth.person or rng.random() < 0.5 else "previousName"] = other[:1]
-    elif truth.language in NON_LATIN and truth.schema not in ("Vessel", "Position") and rng.random() < source.aliases * 0.8:
+    elif (
+        truth.language in NON_LATIN
+        and truth.schema not in ("Vessel", "Position")
+        and rng.random() < source.aliases * 0.8
+    ):
         plain = _person_name(truth, source, rng, False, {}) if truth.person else _thing_name(truth, source, rng, False)
         again = plain if native else " ".join(respell(word, source.scheme + 1) for word in name.split())
         if again != name:

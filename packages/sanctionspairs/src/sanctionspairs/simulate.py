@@ -128,7 +128,10 @@ def _quota(n: int) -> dict[Kind, int]:
     """Split a schema's pairs by judgement and sources as the paper states them."""
     positives = round(n * FACTS["positive share"])
     negatives = n - positives
-    across, within = round(positives * FACTS["positives across sources"]), round(negatives * FACTS["negatives of one source"])
+    across, within = (
+        round(positives * FACTS["positives across sources"]),
+        round(negatives * FACTS["negatives of one source"]),
+    )
     return {
         (POSITIVE, False): across,
         (POSITIVE, True): positives - across,

@@ -29,7 +29,10 @@ def map_in_pandas(matcher: str, **settings: Any) -> Callable[[Iterator[pd.DataFr
     def score(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         made = get(matcher, **settings)
         for frame in frames:
-            pairs = [_pair(number, left, right) for number, (left, right) in enumerate(zip(frame["left"], frame["right"], strict=True), 1)]
+            pairs = [
+                _pair(number, left, right)
+                for number, (left, right) in enumerate(zip(frame["left"], frame["right"], strict=True), 1)
+            ]
             yield pd.DataFrame(
                 {
                     "left_id": [pair.left.id for pair in pairs],

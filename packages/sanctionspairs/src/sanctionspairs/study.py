@@ -1,4 +1,4 @@
-"""Matchers compared on one set of pairs: split, scores, thresholds on dev, figures on test, errors by kind, abstention."""
+"""Matchers compared on one set of pairs: thresholds on dev, figures on test, errors by kind, abstention."""
 
 from __future__ import annotations
 
@@ -169,7 +169,9 @@ def run_study(
     """
     test, labels = split.test, labels_of(split.test)
     if not test or not split.dev:
-        raise SanctionsPairsError(f"{len(split.dev)} dev and {len(test)} test pairs are too few", "give more judged pairs")
+        raise SanctionsPairsError(
+            f"{len(split.dev)} dev and {len(test)} test pairs are too few", "give more judged pairs"
+        )
     group = components(test)
     tagged = [tags(pair) for pair in test]
     results: dict[str, Result] = {}

@@ -28,7 +28,9 @@ def rows_of(item: Item) -> Iterator[tuple[str, str, str, str]]:
 def show(console: Console, queue: Queue, item: Item, left_to_do: int) -> None:
     """Print a pair, why it was scored as it was, and the keys."""
     harm = queue.harm(item)
-    console.print(Text(f"\n{left_to_do} to do · probability {item.p:.3f} · expected harm {harm:.2f} wrong pairs", style="bold"))
+    console.print(
+        Text(f"\n{left_to_do} to do · probability {item.p:.3f} · expected harm {harm:.2f} wrong pairs", style="bold")
+    )
     table = Table(show_lines=False, expand=True)
     table.add_column("", ratio=2, style="dim")
     for record in (item.left, item.right):
@@ -93,7 +95,9 @@ def review(
         elif pressed == "z":
             taken = queue.undo(user)
             undone += taken is not None
-            out.print(Text("→ nothing to undo" if taken is None else f"→ took back {taken.judgement}", style="bold cyan"))
+            out.print(
+                Text("→ nothing to undo" if taken is None else f"→ took back {taken.judgement}", style="bold cyan")
+            )
         else:
             out.print(Text(HELP, style="bold"))
     return {"decided": decided, "undone": undone, "left": len(queue.pending())}

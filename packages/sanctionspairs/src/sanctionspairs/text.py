@@ -74,7 +74,9 @@ def _roman(text: str) -> str:
 @lru_cache(maxsize=100_000)
 def org_forms(name: str) -> frozenset[str]:
     """Return the legal forms in a company's name, as the library's generic ones (``llc``, ``jsc``, ...)."""
-    return frozenset(generic or form for form, generic in extract_org_types(unicodedata.normalize("NFC", name.lower()), generic=True))
+    return frozenset(
+        generic or form for form, generic in extract_org_types(unicodedata.normalize("NFC", name.lower()), generic=True)
+    )
 
 
 def bare_identifier(value: str) -> str:

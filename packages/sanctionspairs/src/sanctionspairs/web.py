@@ -1,4 +1,4 @@
-"""The review queue in a browser: side-by-side records, keys y, n, u and z; on this machine only unless told otherwise."""
+"""The review queue in a browser: side-by-side records, keys y, n, u and z; on this machine unless told otherwise."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def make_app(queue: Queue, *, user: str | None = None, hosts: tuple[str, ...] = 
         return JSONResponse(_state(queue))
 
     routes = [Route("/", home), Route("/state", state), Route("/decide", decide, methods=["POST"])]
-    return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[h.strip("[]") for h in hosts])])
+    return Starlette(
+        routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[h.strip("[]") for h in hosts])]
+    )
 
 
 def _state(queue: Queue) -> dict[str, Any]:
@@ -82,8 +84,16 @@ def _state(queue: Queue) -> dict[str, Any]:
             "harm": queue.harm(item),
             "tags": list(item.tags),
             "reasons": sorted(item.reasons.items(), key=lambda found: -abs(found[1]))[:8],
-            "left": {"title": _title(item.left), "schema": item.left["schema"], "source": item.left.get("datasets") or []},
-            "right": {"title": _title(item.right), "schema": item.right["schema"], "source": item.right.get("datasets") or []},
+            "left": {
+                "title": _title(item.left),
+                "schema": item.left["schema"],
+                "source": item.left.get("datasets") or [],
+            },
+            "right": {
+                "title": _title(item.right),
+                "schema": item.right["schema"],
+                "source": item.right.get("datasets") or [],
+            },
             "rows": [list(row) for row in rows_of(item)],
             "clusters": [len(item.left_cluster), len(item.right_cluster)],
         }
