@@ -3,12 +3,12 @@
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from sanctionspairs_records import make
 
 from sanctionspairs.baselines import all_pairs
 from sanctionspairs.blocking import BlockingStats, candidates, keys_of, quality, true_pairs, write_partitions
 from sanctionspairs.blocking_reference import literal_candidates
 from sanctionspairs.errors import SanctionsPairsError
-from sanctionspairs_records import make
 
 
 @pytest.mark.parametrize(("k", "max_block"), [(50, 200), (3, 200), (5, 6), (2, 3)])
@@ -47,7 +47,11 @@ def test_a_common_key_drops_nobody():
 
 
 def test_records_of_schemata_that_exclude_each_other_are_no_candidates():
-    records = [make("p", "Person", name="Sea Star"), make("v", "Vessel", name="Sea Star"), make("c", "Vessel", name="Sea Star")]
+    records = [
+        make("p", "Person", name="Sea Star"),
+        make("v", "Vessel", name="Sea Star"),
+        make("c", "Vessel", name="Sea Star"),
+    ]
     assert candidates(records).tolist() == [[1, 2]]
 
 

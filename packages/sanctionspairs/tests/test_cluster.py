@@ -43,7 +43,12 @@ def problems(draw, most=8):
     chosen = draw(st.lists(st.sampled_from(every), unique=True, max_size=len(every))) if every else []
     weights = draw(st.lists(st.integers(-8, 8), min_size=len(chosen), max_size=len(chosen)))
     cannot = draw(st.lists(st.sampled_from(every), unique=True, max_size=3)) if every else []
-    return n, np.array(chosen, dtype=np.int64).reshape(-1, 2), np.array(weights, float), np.array(cannot, dtype=np.int64).reshape(-1, 2)
+    return (
+        n,
+        np.array(chosen, dtype=np.int64).reshape(-1, 2),
+        np.array(weights, float),
+        np.array(cannot, dtype=np.int64).reshape(-1, 2),
+    )
 
 
 def value(labels, edges, weights):

@@ -6,8 +6,8 @@ from rigour.ids import get_identifier_format
 
 from sanctionspairs import data
 from sanctionspairs.report import corpus_facts
-from sanctionspairs.simulate import FACTS, MOST_PAIRS, simulate
 from sanctionspairs.sim_names import LOCALES, imo_number
+from sanctionspairs.simulate import FACTS, MOST_PAIRS, simulate
 from sanctionspairs.split import components
 from sanctionspairs.text import dominant_script, numbers, org_forms, tokens
 
@@ -37,7 +37,19 @@ def test_judgements_are_the_truth_and_components_are_small(embedded):
 def test_all_nineteen_languages_and_their_scripts_occur(small, embedded):
     assert len(LOCALES) == 19
     scripts = {dominant_script(name) for record in embedded.entities for name in record.get("name", quiet=True)}
-    assert {"Latin", "Cyrillic", "Arabic", "Greek", "Han", "Hangul", "Hebrew", "Devanagari", "Thai", "Georgian", "Armenian"} <= scripts
+    assert {
+        "Latin",
+        "Cyrillic",
+        "Arabic",
+        "Greek",
+        "Han",
+        "Hangul",
+        "Hebrew",
+        "Devanagari",
+        "Thai",
+        "Georgian",
+        "Armenian",
+    } <= scripts
 
 
 def test_the_simulation_repeats(small):
@@ -72,7 +84,13 @@ def test_three_hundred_hard_pairs_of_both_kinds():
 
 @pytest.mark.parametrize(
     ("text", "script"),
-    [("Ivan", "Latin"), ("Иван Ivan Петров", "Cyrillic"), ("山田たろう", "Han"), ("123", None), ("김 Kim 철수 박", "Hangul")],
+    [
+        ("Ivan", "Latin"),
+        ("Иван Ivan Петров", "Cyrillic"),
+        ("山田たろう", "Han"),
+        ("123", None),
+        ("김 Kim 철수 박", "Hangul"),
+    ],
 )
 def test_the_dominant_script_has_most_letters(text, script):
     assert dominant_script(text) == script

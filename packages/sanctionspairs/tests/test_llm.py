@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from sanctionspairs_records import make, make_pair
 
 from papers_shared.chat import Reply, TokenLogprob, function_chat, openai_chat
 from papers_shared.chat.testing import FakeChatServer, Fault
@@ -28,7 +29,6 @@ from sanctionspairs.prompts import (
     system_prompt,
 )
 from sanctionspairs.records import Pair
-from sanctionspairs_records import make, make_pair
 
 
 def answer(kind="positive", confidence="high", reasoning="because"):
@@ -43,7 +43,10 @@ def by_name(body):
 
 
 def pairs_of(n):
-    return [make_pair({"name": f"Name {i}"}, {"name": f"Name {i + i % 2}"}, "negative" if i % 2 else "positive") for i in range(n)]
+    return [
+        make_pair({"name": f"Name {i}"}, {"name": f"Name {i + i % 2}"}, "negative" if i % 2 else "positive")
+        for i in range(n)
+    ]
 
 
 def fast_chat(server, **settings):
@@ -51,8 +54,8 @@ def fast_chat(server, **settings):
 
 
 def test_a_record_is_labelled_lines_with_caps():
-    entity = make("x", name=[f"N{i}" for i in range(12)], alias=list("abcdef"), address=list("pqrst"), idNumber=list("1234"),
-                  birthDate="1970", lastName="N")  # fmt: skip
+    many = {"name": [f"N{i}" for i in range(12)], "alias": list("abcdef"), "address": list("pqrst")}
+    entity = make("x", **many, idNumber=list("1234"), birthDate="1970", lastName="N")
     assert record_text(entity).splitlines() == [
         "Schema: Person",
         "Names: " + "; ".join(f"N{i}" for i in range(8)),
@@ -152,7 +155,9 @@ def test_retry_after_is_respected():
 
 
 def test_after_five_tries_it_is_an_error_and_the_rest_goes_on():
-    with FakeChatServer(by_name, faults=lambda body: Fault.status(503) if "Name 1" in body["messages"][-1]["content"] else None) as server:
+    with FakeChatServer(
+        by_name, faults=lambda body: Fault.status(503) if "Name 1" in body["messages"][-1]["content"] else None
+    ) as server:
         scores = LLMMatcher(fast_chat(server)).score(pairs_of(3))
     assert np.isnan(scores).tolist() == [False, True, False]
     assert sum("Name 1" in body["messages"][-1]["content"] for body in server.requests) == 5
@@ -233,7 +238,9 @@ def test_examples_come_from_dev_with_the_shares_of_their_selection(small):
     assert sum(pair.left.schema.name == "Person" for pair in diverse) == 5
     curated = select_examples(small.pairs, 4, "curated")
     assert len({(pair.label, pair.left.schema.name) for pair in curated}) == 4
-    assert [p.id for p in select_examples(small.pairs, 4, "random", 1)] == [p.id for p in select_examples(small.pairs, 4, "random", 1)]
+    assert [p.id for p in select_examples(small.pairs, 4, "random", 1)] == [
+        p.id for p in select_examples(small.pairs, 4, "random", 1)
+    ]
     with pytest.raises(SanctionsPairsError, match="no selection"):
         select_examples(small.pairs, 4, "best")
     with pytest.raises(SanctionsPairsError, match="dev has 0 pairs"):
@@ -257,7 +264,9 @@ def test_few_shot_examples_carry_reasons_and_are_sent(small):
 
 def test_prompts_are_saved_listed_and_replayed(tmp_path):
     registry = Registry(tmp_path / "prompts")
-    prompt = Prompt("mine", "m", "Judge.", "Look:\n{records}\nNow.", ({"role": "user", "content": "x"},), {"dev_f1": 0.9})
+    prompt = Prompt(
+        "mine", "m", "Judge.", "Look:\n{records}\nNow.", ({"role": "user", "content": "x"},), {"dev_f1": 0.9}
+    )
     registry.save(prompt)
     assert registry.load("mine") == prompt
     assert registry.names() == ["mine"]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sanctionspairs_records import make, make_pair
 
 from sanctionspairs import data
 from sanctionspairs.errors import SanctionsPairsError, ThresholdError
@@ -12,7 +13,6 @@ from sanctionspairs.pairnet import DIMENSION, PairNet, value_vectors
 from sanctionspairs.pairnet_train import _batch, _network, _places, train
 from sanctionspairs.pairnet_values import BUCKETS, GROUPS, encode, value_grams
 from sanctionspairs.records import Pair
-from sanctionspairs_records import make, make_pair
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,13 @@ def record(id, name="Ivan", **properties):
 ITEMS = [
     {"left": record("a"), "right": record("b"), "p": 0.9, "reasons": {"name": 2.0}, "tags": ["sparse"]},
     {"left": record("c"), "right": record("d"), "p": 0.55, "reasons": {"name": 0.1}},
-    {"left": record("a"), "right": record("e"), "p": 0.8, "left_cluster": ["a", "a2", "a3"], "right_cluster": ["e", "e2"]},
+    {
+        "left": record("a"),
+        "right": record("e"),
+        "p": 0.8,
+        "left_cluster": ["a", "a2", "a3"],
+        "right_cluster": ["e", "e2"],
+    },
 ]
 
 

@@ -10,13 +10,19 @@ import httpx
 import pytest
 import uvicorn
 
+from papers_shared.errors import InputError
 from sanctionspairs.review import Queue, make_queue
 from sanctionspairs.web import make_app, serve
-from papers_shared.errors import InputError
 
 
 def record(id, name, **properties):
-    return {"id": id, "caption": name, "schema": "Person", "datasets": ["us_ofac_sdn"], "properties": {"name": [name], **{k: [v] for k, v in properties.items()}}}
+    return {
+        "id": id,
+        "caption": name,
+        "schema": "Person",
+        "datasets": ["us_ofac_sdn"],
+        "properties": {"name": [name], **{k: [v] for k, v in properties.items()}},
+    }
 
 
 ITEMS = [
@@ -24,7 +30,8 @@ ITEMS = [
      "right": record("b", "Mohammed Abdullah", birthDate="1970", country="sy"),
      "p": 0.55, "reasons": {"name": 1.25, "birth date": 0.4}, "tags": ["cross_script", "dob_precision"]},
     {"left": record("c", "<img src=x onerror=document.title='owned'>"), "right": record("d", "Ivan"), "p": 0.9},
-    {"left": record("e", "Maria Garcia", birthDate="1948"), "right": record("f", "Maria Garcia", birthDate="1990"), "p": 0.7},
+    {"left": record("e", "Maria Garcia", birthDate="1948"),
+     "right": record("f", "Maria Garcia", birthDate="1990"), "p": 0.7},
 ]  # fmt: skip
 
 
@@ -34,7 +41,9 @@ def served(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(make_app(Queue(path), user="anna"), host="127.0.0.1", port=port, log_level="error"))
+    server = uvicorn.Server(
+        uvicorn.Config(make_app(Queue(path), user="anna"), host="127.0.0.1", port=port, log_level="error")
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 30
@@ -53,7 +62,9 @@ def test_a_person_decides_and_takes_back_in_chromium(served, tmp_path):
 
     url, path = served
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
         page = browser.new_page(viewport={"width": 1280, "height": 760})
         page.set_default_timeout(20_000)
         errors = []
@@ -113,7 +124,9 @@ def test_a_bad_address_is_one_line(tmp_path):
 def test_a_person_decides_in_a_real_terminal(tmp_path):
     path = make_queue(tmp_path / "queue.jsonl", ITEMS)
     name = f"sanctionspairs-{tmp_path.name}"
-    command = f"{sys.executable} -W ignore -c 'from sanctionspairs.cli import app; app()' review {path} --user ben; sleep 60"
+    command = (
+        f"{sys.executable} -W ignore -c 'from sanctionspairs.cli import app; app()' review {path} --user ben; sleep 60"
+    )
 
     def tmux(*arguments):
         return subprocess.run(["tmux", "-L", name, *arguments], capture_output=True, text=True, check=True).stdout

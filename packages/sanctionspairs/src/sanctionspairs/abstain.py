@@ -82,7 +82,7 @@ def upper_error(errors: int, n: int, confidence: float = CONFIDENCE) -> float:
 def abstain_band(
     p: Float[np.ndarray, " n"], y: Labels, alpha: float, *, confidence: float = CONFIDENCE
 ) -> tuple[float, float, float]:
-    r"""Return the smallest band of probabilities in which to abstain, so that what is decided is wrong at most ``alpha``.
+    r"""Return the smallest band of probabilities in which to abstain, so that decisions err at most ``alpha``.
 
     A pair with :math:`p \le lo` is decided negative, with :math:`p \ge hi = 1 - lo` positive. Bands are tried from wide
     to narrow and the last is returned whose decided pairs pass a one-sided Clopper-Pearson test; the sequence stops at
@@ -167,12 +167,16 @@ def aurc(p: Float[np.ndarray, " n"], y: Labels) -> float:
 
 
 def conformal_sets(
-    p_calibration: Float[np.ndarray, " m"], y_calibration: Num[np.ndarray, " m"] | Bool[np.ndarray, " m"], p: Float[np.ndarray, " n"], alpha: float
+    p_calibration: Float[np.ndarray, " m"],
+    y_calibration: Num[np.ndarray, " m"] | Bool[np.ndarray, " m"],
+    p: Float[np.ndarray, " n"],
+    alpha: float,
 ) -> Bool[np.ndarray, "n 2"]:
     r"""Return split-conformal sets of labels that hold the true one with probability at least :math:`1 - \alpha`.
 
     With scores :math:`s_i = 1 - \hat p(y_i)` on calibration pairs and :math:`q` their
-    :math:`\lceil (m + 1)(1 - \alpha) \rceil`-th smallest, the set holds every label with :math:`1 - \hat p(label) \le q`.
+    :math:`\lceil (m + 1)(1 - \alpha) \rceil`-th smallest, the set holds every label with
+    :math:`1 - \hat p(label) \le q`.
 
     Returns
     -------

@@ -141,7 +141,7 @@ def _linker(splink: Any, frame: pd.DataFrame, settings: Any) -> Any:
 
 
 def splink_candidates(entities: Sequence[EntityProxy]) -> Int[np.ndarray, "m 2"]:
-    """Return candidates by splink's usual rules: equal name; equal birth date and first word; identifier; holder and post."""
+    """Return candidates by splink's usual rules: name, birth date and first word, identifier, holder and post."""
     splink = _splink()
     frame = record_frame(entities, [str(number) for number in range(len(entities))])
     rules = [
@@ -182,7 +182,7 @@ def all_pairs(entities: Sequence[EntityProxy]) -> Int[np.ndarray, "m 2"]:
     """Return every pair of compatible records; for a few thousand at most."""
     left, right = np.triu_indices(len(entities), k=1)
     schemas = [entity.schema.name for entity in entities]
-    kinds = {name: entity for name, entity in zip(schemas, entities, strict=True)}
+    kinds = dict(zip(schemas, entities, strict=True))
     fit = {(a, b): common_schema(x, y) is not None for a, x in kinds.items() for b, y in kinds.items()}
     keep = np.array(
         [fit[schemas[i], schemas[j]] for i, j in zip(left.tolist(), right.tolist(), strict=True)], dtype=bool

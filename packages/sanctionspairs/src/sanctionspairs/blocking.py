@@ -317,5 +317,5 @@ def write_partitions(
 
 
 def idf(sizes: Sequence[int], n: int) -> Float[np.ndarray, " b"]:
-    """Return :math:`\\log(n / df)` of blocks; a hair above 0 for a key that every record has."""
+    r"""Return :math:`\\log(n / df)` of blocks; a hair above 0 for a key that every record has."""
     return np.log(n / np.asarray(sizes, dtype=np.float64)) + 1e-9

@@ -89,7 +89,7 @@ def rules_overmatch(ctx: Context) -> dict:
         a >= 3 * b and run["recall"] >= 0.95 and run["f1"].value >= run["always"] + 0.02
         for a, b, run in zip(fp, fn, runs, strict=True)
     )
-    caption = f"regression-v1 on {sum(runs[0]['counts'])} test pairs of SanctionsSim, mean of {len(runs)} seeds, bars: one SD."
+    caption = f"regression-v1 on {sum(runs[0]['counts'])} test pairs, mean of {len(runs)} seeds, bars: one SD."
     return {"measured": measured, "holds": holds, "figure": ctx.figure("confusion.png", fig, caption)}
 
 
@@ -140,7 +140,9 @@ def learned_beats_rules(ctx: Context) -> dict:
             intervals: list[Interval] = [run[name]["report"].f1 for run in runs]
             for offset, f1 in enumerate(intervals):
                 at = place + 0.12 * (offset - (len(intervals) - 1) / 2)
-                ax.errorbar(at, f1.value, yerr=[[f1.value - f1.low], [f1.high - f1.value]], fmt="o", color=PALETTE[place])
+                ax.errorbar(
+                    at, f1.value, yerr=[[f1.value - f1.low], [f1.high - f1.value]], fmt="o", color=PALETTE[place]
+                )
         always = runs[0]["pairnet"]["report"].always_f1
         ax.axhline(always, linestyle=":", color="#444444", label=f"always yes {always:.3f}")
         ax.axhline(0.913, linestyle="--", color="#999999", label="paper: rules 0.913")
@@ -153,7 +155,9 @@ def learned_beats_rules(ctx: Context) -> dict:
     measured = {name: [run[name]["report"].f1 for run in runs] for name in names}
     measured |= {"gain": gains, "GPT-4o": "98.95 not re-run", "DeepSeek-R1-Distill-Qwen-14B": "98.23 not re-run"}
     n = runs[0]["pairnet"]["report"].n
-    caption = f"F1 on {n} test pairs that share no record with training; bars: 95% bootstrap over groups of linked records."
+    caption = (
+        f"F1 on {n} test pairs that share no record with training; bars: 95% bootstrap over groups of linked records."
+    )
     return {
         "measured": measured,
         "holds": all(gain >= 0.03 for gain in gains) and all(apart),
@@ -295,7 +299,8 @@ def abstention(ctx: Context) -> dict:
         "coverage where the band was set": promised,
         "largest coverage with error <= 1% in hindsight (reported)": float(coverage[risk <= 0.01].max(initial=0)),
     }
-    caption = f"Band set on {int(first.sum())} pairs (95% Clopper-Pearson, target 1%), measured on {int((~first).sum())} others."
+    sizes = int(first.sum()), int((~first).sum())
+    caption = f"Band set on {sizes[0]} pairs (95% Clopper-Pearson, target 1%), measured on {sizes[1]} others."
     holds = bool(error <= 0.01 and sure.mean() >= 0.70)
     return {"measured": measured, "holds": holds, "figure": ctx.figure("risk_coverage.png", fig, caption)}
 
@@ -314,7 +319,8 @@ def _end_to_end(ctx: Context, part: int, most: int | None) -> dict[str, Any]:
     net = PairNet.shipped()
     scores = [np.empty(0)]
     for start in ctx.track(range(0, len(found), 5000), "scoring candidates"):
-        scores.append(net.score([Pair(records[i], records[j]) for i, j in found[start : start + 5000].tolist()]))
+        chunk = [Pair(records[i], records[j]) for i, j in found[start : start + 5000].tolist()]
+        scores.append(net.score(chunk))
     actual = np.unique(truth, return_inverse=True)[1].astype(np.int64)
     return {"records": records, "found": found, "p": np.concatenate(scores), "truth": truth, "actual": actual}
 
@@ -342,7 +348,9 @@ def end_to_end(ctx: Context) -> dict:
         for k in (1, 2, 5, 10, 20, 50):
             q = quality(candidates(test["records"], k=k), test["truth"])
             left.plot(q.reduction, q.completeness, "o", color=PALETTE[0])
-            left.annotate(f"k {k}", (q.reduction, q.completeness), textcoords="offset points", xytext=(4, -11), fontsize=8)
+            left.annotate(
+                f"k {k}", (q.reduction, q.completeness), textcoords="offset points", xytext=(4, -11), fontsize=8
+            )
         left.axhline(0.97, linestyle="--", color="#444444", linewidth=1)
         left.set(xlabel="reduction ratio", ylabel="pair completeness")
         for method, colour in zip(results, PALETTE, strict=False):
@@ -360,5 +368,7 @@ def end_to_end(ctx: Context) -> dict:
         measured[f"{method}: cut, P, R, F1"] = [cut, p, r, f1]
     better = results["correlation"][1][2] >= results["components"][1][2]
     holds = bool(blocked.completeness >= 0.97 and blocked.reduction >= 0.98 and better)
-    caption = f"{len(test['records'])} unseen records. Left: candidates kept per record. Right: stars are cuts tuned on other records."
+    caption = (
+        f"{len(test['records'])} unseen records. Left: candidates kept per record. Right, stars: cuts tuned on others."
+    )
     return {"measured": measured, "holds": holds, "figure": ctx.figure("blocking.png", fig, caption)}

@@ -255,8 +255,9 @@ def _print(study: Any, stats: Any, answer: dict[str, Any], folder: Path) -> None
     if "explain" in answer:
         for name, found in answer["explain"]["matchers"].items():
             parts = sorted(found["parts"].items(), key=lambda item: -abs(item[1]))
-            table([{"part": part, "value": f"{value:+.4f}"} for part, value in parts],
-                  title=f"\n{name} gives {answer['explain']['pair']} ({answer['explain']['judgement']}) {found['score']:.4f}")  # fmt: skip
+            about = f"{answer['explain']['pair']} ({answer['explain']['judgement']})"
+            rows = [{"part": part, "value": f"{value:+.4f}"} for part, value in parts]
+            table(rows, title=f"\n{name} gives {about} {found['score']:.4f}")
     if stats.coerced or stats.skipped:
         typer.echo(
             f"{stats.coerced} values were not lists of text and were made so; {len(stats.skipped)} lines were skipped"

@@ -68,8 +68,8 @@ def prompts(
         rows = []
         for name in saved.names():
             prompt = saved.load(name)
-            rows.append({"prompt": name, "model": prompt.model, "dev F1": prompt.provenance.get("dev_f1"),
-                         "examples": len(prompt.demonstrations) // 2, "made": prompt.provenance.get("date")})  # fmt: skip
+            row = {"prompt": name, "model": prompt.model, "dev F1": prompt.provenance.get("dev_f1")}
+            rows.append(row | {"examples": len(prompt.demonstrations) // 2, "made": prompt.provenance.get("date")})
         if json:
             emit_json(rows)
         elif rows:

@@ -19,7 +19,7 @@ Graph = list[dict[int, float]]
 
 
 def log_odds(probability: Float[np.ndarray, " m"], limit: float = 12.0) -> Float[np.ndarray, " m"]:
-    """Return :math:`\\log p / (1 - p)`, cut off at ``limit`` either way."""
+    r"""Return :math:`\\log p / (1 - p)`, cut off at ``limit`` either way."""
     p = np.clip(np.asarray(probability, float), 1e-12, 1 - 1e-12)
     return np.clip(np.log(p) - np.log1p(-p), -limit, limit)
 
@@ -201,7 +201,7 @@ def objective(parts: Sequence[Sequence[int]], graph: Graph) -> float:
 
 
 def local_search(parts: Sequence[Sequence[int]], graph: Graph, apart: Sequence[set[int]]) -> list[list[int]]:
-    """Improve a partition: each record's best move, then the best merge, until neither gains; never ends below its start."""
+    """Improve a partition by best moves, then the best merge, until neither gains; it never ends below its start."""
     home = {node: number for number, part in enumerate(parts) for node in part}
     groups: dict[int, set[int]] = {number: set(part) for number, part in enumerate(parts)}
     fresh = len(groups)

@@ -132,7 +132,7 @@ def _with_judged(
 def queue_of(
     found: Deduped, entities: Sequence[EntityProxy], matcher: Matcher, limit: int = 200, explain: bool = True
 ) -> list[dict[str, Any]]:
-    """Return the undecided pairs with the largest expected harm as queue items, with what each side already stands for."""
+    """Return the undecided pairs of largest expected harm as queue items, with what each side stands for."""
     members: dict[int, list[int]] = {}
     for number, label in enumerate(found.clusters.tolist()):
         members.setdefault(label, []).append(number)

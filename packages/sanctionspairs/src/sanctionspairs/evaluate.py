@@ -126,7 +126,7 @@ def tune_threshold(
 
 
 def ece(probability: Float[np.ndarray, " n"], labels: Labels, bins: int = 15) -> float:
-    r"""Return the expected calibration error :math:`\sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|` over equal-width bins."""
+    r"""Return the calibration error :math:`\sum_b \frac{n_b}{n} |\bar p_b - \bar y_b|` over equal-width bins."""
     place = np.minimum((probability * bins).astype(int), bins - 1)
     gaps = np.bincount(place, probability - np.asarray(labels, float), minlength=bins)
     return float(np.abs(gaps).sum() / len(probability))

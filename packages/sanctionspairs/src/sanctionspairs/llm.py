@@ -1,4 +1,4 @@
-"""The language-model matcher: asks about each pair, reads strict JSON, keeps every answer, never takes noise for a no."""
+"""The language-model matcher: asks about pairs, reads strict JSON, keeps every answer, never takes noise for a no."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class LLMMatcher:
         return self.model.usage.cost(*self.prices)
 
     def _affordable(self) -> int:
-        """Return how many more pairs may be asked at once: one to learn the price, then what the rest of it pays for."""
+        """Return how many more pairs may be asked: one to learn the price, then what the rest of it pays for."""
         if self.max_cost is None:
             return _BATCH
         usage = self.model.usage

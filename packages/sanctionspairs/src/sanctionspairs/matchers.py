@@ -70,7 +70,7 @@ class Fuzzy:
 
     .. math:: s = \min(1, 0.7 \max_{a, b} r(a, b) + 0.1 [\text{countries meet}] + 0.2 [\text{same birth date}])
 
-    with :math:`r` difflib's ratio of the lower-cased names with their words sorted, over ``name`` only (no aliases), and
+    with :math:`r` difflib's ratio of lower-cased names with their words sorted, over ``name`` only (no aliases), and
     0.1 instead of 0.2 if only the birth year is equal.
     """
 

@@ -38,7 +38,7 @@ def score_answer(gold: str, predicted: str, metric: str = "exact") -> float:
 
 
 def trials_for(candidates: int, zero_shot: bool) -> int:
-    """Return MIPROv2's own rule for one predictor: :math:`\\max(2 v \\log_2 N, 1.5 N)`, v variables, N candidates."""
+    r"""Return MIPROv2's own rule for one predictor: :math:`\\max(2 v \\log_2 N, 1.5 N)`, v variables, N candidates."""
     variables = 1 if zero_shot else 2
     return int(max(2 * variables * math.log2(max(2, candidates)), 1.5 * candidates))
 

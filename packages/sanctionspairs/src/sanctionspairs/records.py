@@ -1,4 +1,4 @@
-"""Records and pairs: FollowTheMoney entities as sources publish them, coerced so that the library reads them rightly."""
+"""Records and pairs: FollowTheMoney entities as published, coerced so that the library reads them rightly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JUDGEMENTS = (POSITIVE, NEGATIVE, "unsure", "no_judgement")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two records and what a person judged: do they describe one entity?
+    """Two records and what a person judged about them.
 
     Attributes
     ----------

@@ -247,8 +247,8 @@ def draw_lifts(tables: dict[str, pd.DataFrame]) -> Figure:
 
 CAPTIONS = {
     "pr_curve.png": "Precision and recall on test pairs as the threshold moves; dots: thresholds tuned on dev.",
-    "risk_coverage.png": "Error rate among the surest pairs after calibration on dev; dots: the abstain band on test pairs.",
-    "tags.png": "Lift of error rates by kind of pair, error counts in brackets; blank cells have fewer than five errors.",
+    "risk_coverage.png": "Error rate among the surest pairs, calibrated on dev; dots: the abstain band on test pairs.",
+    "tags.png": "Lift of error rates by kind of pair, error counts in brackets; no lift below five errors.",
 }
 
 
@@ -286,7 +286,8 @@ def error_examples(result: Result, study: Study, matcher: Any) -> list[dict[str,
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Matchers compared</title><style>
 body{{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;color:#222}}
-table{{border-collapse:collapse;margin:1rem 0;font-size:13.5px}}th,td{{padding:.3rem .6rem;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}}
+table{{border-collapse:collapse;margin:1rem 0;font-size:13.5px}}
+th,td{{padding:.3rem .6rem;border-bottom:1px solid #ddd;text-align:left;vertical-align:top}}
 th{{background:#f4f4f4}}td.n{{text-align:right;font-variant-numeric:tabular-nums}}img{{max-width:100%}}figcaption,.note{{color:#555;font-size:13.5px}}
 .wrap{{overflow-x:auto}}.partial{{background:#fff3cd;padding:.5rem 1rem}}bdi{{unicode-bidi:isolate}}
 </style></head><body><h1>Matchers compared</h1>{body}</body></html>
@@ -297,12 +298,13 @@ def as_html(study: Study, folder: Path, facts: dict[str, tuple[float, float]], m
     """Return one page with all tables and pictures inside, for any browser."""
     parts = [
         f"<p>{len(study.split.test)} test pairs, {len(study.split.dev)} dev pairs, {html.escape(study.split.how)}. "
-        f"Thresholds, calibration and bands come from dev only; intervals are 95%, over whole groups of linked records.</p>"
+        f"Thresholds, calibration and bands come from dev only; intervals are 95%, over groups of linked records.</p>"
     ]
     for name, result in study.results.items():
         if result.partial:
             parts.append(
-                f"<p class=partial>{html.escape(name)} is partial: the cost limit was reached, {result.report.unanswered} pairs were not asked.</p>"
+                f"<p class=partial>{html.escape(name)} is partial: the cost limit was reached, "
+                f"{result.report.unanswered} pairs were not asked.</p>"
             )
     parts += ["<h2>Figures</h2>", html_table(main_rows(study))]
     parts.append(_image(folder / "pr_curve.png", CAPTIONS["pr_curve.png"]))
@@ -311,8 +313,18 @@ def as_html(study: Study, folder: Path, facts: dict[str, tuple[float, float]], m
     parts += ["<details><summary>What the tags mean</summary>", html_table(meanings), "</details>"]
     parts += ["<h2>When to abstain</h2>", f"<p>{html.escape(band_sentence(study))}</p>"]
     parts.append(_image(folder / "risk_coverage.png", CAPTIONS["risk_coverage.png"]))
-    paired = [{"a": a, "b": b, "only a right": f.only_a_right, "only b right": f.only_b_right, "McNemar p": f"{f.p:.2g}",
-               "Yule's Q": f"{f.yule_q:.2f}", "oracle F1": f"{f.oracle_f1:.3f}"} for (a, b), f in study.paired.items()]  # fmt: skip
+    paired = [
+        {
+            "a": a,
+            "b": b,
+            "only a right": f.only_a_right,
+            "only b right": f.only_b_right,
+            "McNemar p": f"{f.p:.2g}",
+            "Yule's Q": f"{f.yule_q:.2f}",
+            "oracle F1": f"{f.oracle_f1:.3f}",
+        }
+        for (a, b), f in study.paired.items()
+    ]
     if paired:
         parts += ["<h2>Two matchers on the same pairs</h2>", html_table(paired)]
     for name, result in study.results.items():
@@ -337,8 +349,8 @@ def band_sentence(study: Study) -> str:
             )
         else:
             said.append(
-                f"{name}: abstain between {band.lo:.3f} and {band.hi:.3f}; it then decides {band.coverage:.0%} of the test "
-                f"pairs and is wrong in {band.error:.2%} of these (target {study.alpha:.1%})."
+                f"{name}: abstain between {band.lo:.3f} and {band.hi:.3f}; it then decides {band.coverage:.0%} of the "
+                f"test pairs and is wrong in {band.error:.2%} of these (target {study.alpha:.1%})."
             )
     return " ".join(said)
 

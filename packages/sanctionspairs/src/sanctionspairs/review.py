@@ -36,7 +36,7 @@ __all__ = [
 
 
 def expected_harm(p: float, left_size: int, right_size: int, cost: float | int = 1.0) -> float:
-    """Return :math:`\\min(p, 1 - p) \\, c \\, |A| |B|`: pairs that a wrong merge (or a missed one) of A and B gets wrong."""
+    r"""Return :math:`\\min(p, 1 - p) \\, c \\, |A| |B|`: pairs that a wrong (or missed) merge of A and B gets wrong."""
     return min(p, 1 - p) * cost * left_size * right_size
 
 

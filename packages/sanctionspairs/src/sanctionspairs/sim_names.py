@@ -1,4 +1,4 @@
-"""Names for SanctionsSim: native script from faker's locales, their transliterations, and the variants that lists write."""
+"""Names for SanctionsSim: native script from faker's locales, transliterations, and variants that lists write."""
 
 from __future__ import annotations
 
@@ -51,8 +51,79 @@ LEGAL_FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "en": (("Ltd", "Limited", "Ltd."), ("LLC", "L.L.C."), ("plc", "PLC"), ("Inc", "Inc.", "Incorporated")),
 }
 """Spellings of one legal form, native first, by language; the others use the English ones."""
-_WORDS = ["Alfa", "Baltic", "Caspian", "Delta", "Eastern", "Falcon", "Global", "Horizon", "Imperial", "Jupiter", "Kama", "Levant", "Meridian", "Northern", "Orion", "Pacific", "Quantum", "Riviera", "Silver", "Titan", "Ural", "Vector", "Western", "Zenith", "Atlas", "Breeze", "Crown", "Dynamo", "Everest", "Fortune", "Galaxy", "Harbour", "Iron", "Jade", "Kronos", "Lotus", "Mercury", "Neptune", "Oasis", "Phoenix", "Royal", "Saturn", "Trident", "Unity", "Volga", "Wave", "Amber", "Blue", "Coral"]
-_TRADES = ["Trading", "Shipping", "Holding", "Energy", "Petroleum", "Metals", "Logistics", "Construction", "Electronics", "Aviation", "Chemicals", "Finance", "Insurance", "Mining", "Engineering", "Telecom", "Textile", "Agro", "Marine", "Invest"]
+_WORDS = [
+    "Alfa",
+    "Baltic",
+    "Caspian",
+    "Delta",
+    "Eastern",
+    "Falcon",
+    "Global",
+    "Horizon",
+    "Imperial",
+    "Jupiter",
+    "Kama",
+    "Levant",
+    "Meridian",
+    "Northern",
+    "Orion",
+    "Pacific",
+    "Quantum",
+    "Riviera",
+    "Silver",
+    "Titan",
+    "Ural",
+    "Vector",
+    "Western",
+    "Zenith",
+    "Atlas",
+    "Breeze",
+    "Crown",
+    "Dynamo",
+    "Everest",
+    "Fortune",
+    "Galaxy",
+    "Harbour",
+    "Iron",
+    "Jade",
+    "Kronos",
+    "Lotus",
+    "Mercury",
+    "Neptune",
+    "Oasis",
+    "Phoenix",
+    "Royal",
+    "Saturn",
+    "Trident",
+    "Unity",
+    "Volga",
+    "Wave",
+    "Amber",
+    "Blue",
+    "Coral",
+]
+_TRADES = [
+    "Trading",
+    "Shipping",
+    "Holding",
+    "Energy",
+    "Petroleum",
+    "Metals",
+    "Logistics",
+    "Construction",
+    "Electronics",
+    "Aviation",
+    "Chemicals",
+    "Finance",
+    "Insurance",
+    "Mining",
+    "Engineering",
+    "Telecom",
+    "Textile",
+    "Agro",
+    "Marine",
+    "Invest",
+]
 _VARIANTS = (
     (("kh", "h"), ("zh", "j"), ("y", "i"), ("yu", "iu"), ("ya", "ia")),
     (("ou", "u"), ("ee", "i"), ("dh", "d"), ("q", "k"), ("ei", "ey")),
@@ -164,11 +235,12 @@ def company(pool: Pool, rng: random.Random) -> tuple[str, tuple[str, ...]]:
 
 def vessel(rng: random.Random) -> str:
     """Draw a ship's name."""
-    return f"{rng.choice(_WORDS)} {rng.choice(('Star', 'Pearl', 'Sea', 'Spirit', 'Glory', 'Queen', 'Wind', 'Trader'))}".upper()
+    kinds = ("Star", "Pearl", "Sea", "Spirit", "Glory", "Queen", "Wind", "Trader")
+    return f"{rng.choice(_WORDS)} {rng.choice(kinds)}".upper()
 
 
 def imo_number(rng: random.Random) -> str:
-    """Draw a ship's IMO number: six digits and the check digit :math:`\\sum_i (8 - i) d_i \\bmod 10`."""
+    r"""Draw a ship's IMO number: six digits and the check digit :math:`\\sum_i (8 - i) d_i \\bmod 10`."""
     digits = [rng.randint(8, 9), *(rng.randint(0, 9) for _ in range(5))]
     check = sum(weight * digit for weight, digit in zip(range(7, 1, -1), digits, strict=True)) % 10
     return "IMO" + "".join(map(str, digits)) + str(check)

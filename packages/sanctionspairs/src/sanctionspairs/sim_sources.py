@@ -9,7 +9,48 @@ from typing import Any
 from sanctionspairs.sim_families import Truth
 from sanctionspairs.sim_names import FAMILY_FIRST, NON_LATIN, respell, romanise, typo
 
-_PLACES = ["us", "eu", "gb", "ch", "un", "ua", "jp", "au", "ca", "fr", "pl", "be", "nz", "za", "il", "in", "sg", "kr", "ar", "br", "mx", "tr", "ae", "kz", "md", "rs", "lt", "lv", "ee", "cz", "sk", "hu", "ro", "bg", "gr", "es", "it", "nl", "se", "no"]
+_PLACES = [
+    "us",
+    "eu",
+    "gb",
+    "ch",
+    "un",
+    "ua",
+    "jp",
+    "au",
+    "ca",
+    "fr",
+    "pl",
+    "be",
+    "nz",
+    "za",
+    "il",
+    "in",
+    "sg",
+    "kr",
+    "ar",
+    "br",
+    "mx",
+    "tr",
+    "ae",
+    "kz",
+    "md",
+    "rs",
+    "lt",
+    "lv",
+    "ee",
+    "cz",
+    "sk",
+    "hu",
+    "ro",
+    "bg",
+    "gr",
+    "es",
+    "it",
+    "nl",
+    "se",
+    "no",
+]
 _KINDS = ("sanctions", "fsf", "peps", "registry", "wanted")
 _DATES = ("birthDate", "incorporationDate", "startDate", "endDate", "buildDate", "inceptionDate")
 _IDS = ("idNumber", "passportNumber", "registrationNumber", "taxNumber")

@@ -1,4 +1,4 @@
-"""SanctionsSim: judged pairs of made-up records with a known truth, after the facts that the paper states of its corpus.
+"""SanctionsSim: judged pairs of made-up records with a known truth, after the paper's facts about its corpus.
 
 A family is a few entities that are easily confused (namesakes, father and son, numbered companies, parent and
 subsidiary, sister ships, terms of one office). Each entity is written by two to six sources, each with its own habits.
@@ -122,6 +122,27 @@ def simulate(n: int = 20_000, seed: int = 2026) -> Simulated:
                     truth[str(side.id)] = next(w.truth for w in written if w.proxy.id == side.id)
     rng.shuffle(pairs)
     return Simulated(pairs, truth)
+
+
+def simulate_records(n: int, seed: int = 2026) -> tuple[list[EntityProxy], list[str]]:
+    """Make a list of ``n`` records without judgements, and which entity each describes; for blocking and scale."""
+    rng = random.Random(f"sanctions-sim-records-{seed}")
+    pools = {language: make_pool(language, seed) for language in LOCALES}
+    sources = make_sources(rng)
+    languages = list(LOCALES)
+    weights = [WEIGHTS.get(language, 1) for language in languages]
+    records: list[EntityProxy] = []
+    truth: list[str] = []
+    number = 0
+    while len(records) < n:
+        number += 1
+        schema = rng.choices(list(SCHEMATA), list(SCHEMATA.values()))[0]
+        language = rng.choices(languages, weights)[0]
+        family = make_family(schema, pools[language], rng, f"{schema}-{number}")
+        for written in _write(family, language, sources, rng, f"{seed}-records-{number}"):
+            records.append(written.proxy)
+            truth.append(written.truth)
+    return records[:n], truth[:n]
 
 
 def _quota(n: int) -> dict[Kind, int]:

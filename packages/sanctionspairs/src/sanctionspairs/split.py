@@ -90,7 +90,7 @@ def stratified(
 def entity_disjoint(
     pairs: Sequence[Pair], ratios: Sequence[float] = (0.70, 0.05, 0.25), seed: int = 42
 ) -> tuple[list[Pair], ...]:
-    """Split scored pairs so that no record occurs in two parts, labels in proportion.
+    r"""Split scored pairs so that no record occurs in two parts, labels in proportion.
 
     Whole components go to the part that lacks most of what they bring, largest first, ties in random order: for part
     j with wanted counts :math:`w_{jl}` and present counts :math:`c_{jl}` of label l, the component goes to the part
