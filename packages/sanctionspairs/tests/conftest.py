@@ -7,6 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for sanctionspairs_records
 
+from sanctionspairs import data
 from sanctionspairs.simulate import simulate
 
 
@@ -14,3 +15,9 @@ from sanctionspairs.simulate import simulate
 def small():
     """A simulation of 800 pairs, made once."""
     return simulate(800, seed=7)
+
+
+@pytest.fixture(scope="session")
+def embedded():
+    """The embedded default, read once."""
+    return data.default()

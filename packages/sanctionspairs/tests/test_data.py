@@ -12,11 +12,6 @@ from sanctionspairs.split import components
 from sanctionspairs.text import dominant_script, numbers, org_forms, tokens
 
 
-@pytest.fixture(scope="module")
-def embedded():
-    return data.default()
-
-
 def test_the_embedded_pairs_have_the_papers_facts(embedded):
     assert len(embedded.pairs) == 20_000
     for name, (paper, here) in corpus_facts(embedded.pairs).items():

@@ -103,15 +103,15 @@ def test_a_killed_review_keeps_every_decision(path):
     code = "import sys; from sanctionspairs.cli import app; app()"
     environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     arguments = [sys.executable, "-c", code, "review", str(path)]
-    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, text=True)
-    process.stdin.write("y\n")
-    process.stdin.flush()
-    deadline = time.monotonic() + 240
-    while '"decision"' not in path.read_text() and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(arguments, env=environment, **pipes) as process:
+        process.stdin.write("y\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 240
+        while '"decision"' not in path.read_text() and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
     assert Queue(path).decided[2].judgement == "positive"
 
 

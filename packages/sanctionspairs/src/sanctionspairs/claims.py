@@ -152,7 +152,7 @@ def learned_beats_rules(ctx: Context) -> dict:
         ax.legend(loc="center left")
     gains = [run["pairnet"]["report"].f1.value - run["regression-v1"]["report"].f1.value for run in runs]
     apart = [run["pairnet"]["report"].f1.low > run["regression-v1"]["report"].f1.high for run in runs]
-    measured = {name: [run[name]["report"].f1 for run in runs] for name in names}
+    measured: dict[str, Any] = {name: [run[name]["report"].f1 for run in runs] for name in names}
     measured |= {"gain": gains, "GPT-4o": "98.95 not re-run", "DeepSeek-R1-Distill-Qwen-14B": "98.23 not re-run"}
     n = runs[0]["pairnet"]["report"].n
     caption = (

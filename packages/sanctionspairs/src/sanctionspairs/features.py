@@ -22,7 +22,7 @@ from nomenklatura.matching.regression_v1.util import compare_levenshtein
 
 from sanctionspairs.records import Pair, common_schema
 
-FEATURES: tuple[str, ...] = tuple(feature.__name__ for feature in RegressionV1.FEATURES)
+FEATURES: tuple[str, ...] = tuple(f.__name__ for f in RegressionV1.FEATURES)  # ty: ignore[missing-attribute]
 """Their names, in the order of the columns."""
 ADDRESS_NUMBERS = FEATURES.index("address_numbers")
 """The one feature that depends on the order of the pair."""

@@ -30,12 +30,13 @@ class Matcher(Protocol):
     ----------
     name : str
         For tables.
-    trained : bool
-        Whether it can score without `fit`.
     """
 
     name: str
-    trained: bool
+
+    @property
+    def trained(self) -> bool:
+        """Whether it can score without `fit`."""
 
     def score(self, pairs: Sequence[Pair]) -> Float[np.ndarray, " n"]:
         """Return float64 ``(n,)`` in [0, 1], higher for one entity; NaN where the matcher gave no answer."""

@@ -174,7 +174,7 @@ def _neighbours(pool: Pool, rng: random.Random, schema: str) -> list[Truth]:
     """Unrelated companies at one address of a registration agent."""
     first = _firm(pool, rng, schema)
     shared = {key: first.facts[key] for key in ("address", "country", "jurisdiction") if key in first.facts}
-    return [first, *(_firm(pool, rng, schema, **shared) for _ in range(rng.randint(1, 3)))]
+    return [first, *(_firm(pool, rng, schema, "", (), **shared) for _ in range(rng.randint(1, 3)))]
 
 
 def _firms(schema: str) -> tuple[tuple[Callable[[Pool, random.Random], list[Truth]], float], ...]:
