@@ -46,8 +46,9 @@ def _regression_run(ctx: Context, n: int, seed: int) -> dict[str, Any]:
     dev, test = stratified(_simulated(ctx).pairs, n, seed)
     matcher = get("regression-v1")
     threshold, _ = tune_threshold(matcher.score(dev), labels_of(dev))
-    found = report(matcher.score(test), labels_of(test), threshold, components(test))
-    plain = report(matcher.score(test), labels_of(test), 0.5, components(test), n_resamples=20)
+    scores, y = matcher.score(test), labels_of(test)
+    found = report(scores, y, threshold, components(test))
+    plain = report(scores, y, 0.5, components(test), n_resamples=20)
     return {"counts": found.counts, "recall": found.recall, "f1": found.f1, "always": found.always_f1,
             "threshold": threshold, "at_half": plain.counts, "f1_at_half": plain.f1.value}  # fmt: skip
 
