@@ -201,7 +201,7 @@ def objective(parts: Sequence[Sequence[int]], graph: Graph) -> float:
 
 
 def local_search(parts: Sequence[Sequence[int]], graph: Graph, apart: Sequence[set[int]]) -> list[list[int]]:
-    """Improve a partition by best moves, then the best merge, until neither gains; it never ends below its start."""
+    """Improve a partition by best moves and best merges until neither gains; it never ends below its start."""
     home = {node: number for number, part in enumerate(parts) for node in part}
     groups: dict[int, set[int]] = {number: set(part) for number, part in enumerate(parts)}
     fresh = len(groups)
@@ -222,13 +222,8 @@ def local_search(parts: Sequence[Sequence[int]], graph: Graph, apart: Sequence[s
                 groups[target].add(node)
                 home[node] = target
                 moved = True
-        merge = _best_merge(home, groups, graph, apart)
-        if merge is None:
+        if not _merge_pass(home, groups, graph, apart):
             return [sorted(group) for group in groups.values()]
-        keep, gone = merge
-        for node in groups.pop(gone):
-            groups[keep].add(node)
-            home[node] = keep
 
 
 def _best_move(
@@ -247,21 +242,24 @@ def _best_move(
     return best
 
 
-def _best_merge(
-    home: dict[int, int], groups: dict[int, set[int]], graph: Graph, apart: Sequence[set[int]]
-) -> tuple[int, int] | None:
-    """Return the two clusters that gain most by a merge, if any do."""
+def _merge_pass(home: dict[int, int], groups: dict[int, set[int]], graph: Graph, apart: Sequence[set[int]]) -> bool:
+    """Merge clusters that gain by it, best first, each at most once; tell whether any were."""
     between: dict[tuple[int, int], float] = defaultdict(float)
     for node, number in home.items():
         for other, weight in graph[node].items():
             if other in home and node < other and home[other] != number:
                 between[min(number, home[other]), max(number, home[other])] += weight
+    touched: set[int] = set()
     for (a, b), gain in sorted(between.items(), key=lambda item: (-item[1], item[0])):
         if gain <= _GAIN:
-            return None
-        if all(apart[node].isdisjoint(groups[b]) for node in groups[a]):
-            return a, b
-    return None
+            break
+        if a in touched or b in touched or any(not apart[node].isdisjoint(groups[b]) for node in groups[a]):
+            continue
+        touched |= {a, b}
+        for node in groups.pop(b):
+            groups[a].add(node)
+            home[node] = a
+    return bool(touched)
 
 
 def average_linkage(members: Sequence[int], graph: Graph, apart: Sequence[set[int]]) -> list[list[int]]:
