@@ -137,7 +137,7 @@ def queue_of(
     for number, label in enumerate(found.clusters.tolist()):
         members.setdefault(label, []).append(number)
     # A pair inside one cluster, if wrong, splits it: each side then stands for itself and what else hangs on it.
-    open_pairs = np.flatnonzero((found.probability > 0) & (found.probability < 1))
+    open_pairs = np.flatnonzero((found.probability > 0) & (found.probability < 1)).tolist()
 
     def sides(number: int) -> tuple[list[int], list[int]]:
         i, j = found.pairs[number].tolist()
@@ -152,7 +152,7 @@ def queue_of(
     ]
     items = []
     for place in np.argsort(-np.asarray(harm), kind="stable")[:limit].tolist():
-        number = int(open_pairs[place])
+        number = open_pairs[place]
         i, j = found.pairs[number].tolist()
         pair = Pair(entities[i], entities[j])
         left, right = sides(number)

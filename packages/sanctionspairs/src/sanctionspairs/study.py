@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from papers_shared.artifacts import write_npz
 from sanctionspairs.abstain import Calibrator, abstain_band, aurc, decide
-from sanctionspairs.errors import SanctionsPairsError
+from sanctionspairs.errors import SanctionsPairsError, ThresholdError
 from sanctionspairs.evaluate import McNemar, Report, compare, labels_of, report, tune_threshold
 from sanctionspairs.matchers import Matcher
 from sanctionspairs.records import Pair, decided_by_form
@@ -215,7 +215,15 @@ def _measure(
     usable = np.array([decided_by_form(pair) is None for pair in split.dev])
     dev_labels = labels_of(split.dev)
     grid = FUZZY_GRID if matcher.name == "fuzzy" else None
-    threshold, _ = tune_threshold(on_dev[usable], dev_labels[usable], grid)
+    partial = bool(getattr(matcher, "partial", False))
+    if partial and np.isnan(on_test).all():
+        raise SanctionsPairsError(f"{matcher.name}: the cost limit was reached before a test pair", "raise --max-cost")
+    try:
+        threshold, _ = tune_threshold(on_dev[usable], dev_labels[usable], grid)
+    except ThresholdError:
+        if not partial:
+            raise
+        threshold = 0.5  # the money ran out on dev
     found = report(on_test, labels, threshold, group)
     probability, band, decided = _abstain(split.dev, on_dev, on_test, labels, alpha, threshold)
     answered = ~np.isnan(on_test)
@@ -234,7 +242,7 @@ def _measure(
         table,
         1000 * seconds / max(1, len(split.test)),
         float(getattr(matcher, "cost", 0.0)),
-        bool(getattr(matcher, "partial", False)),
+        partial,
     )
 
 
