@@ -103,7 +103,11 @@ def test_the_metric_and_the_rule_of_trials():
 def test_miprov2_searches_on_a_scripted_server_and_the_prompt_replays_without_it(small, tmp_path):
     """The scripted model is right when its instruction is a proposed one, and wrong half of the time otherwise."""
     path = write_pairs(tmp_path / "pairs.jsonl", small.pairs[:60])
-    truth = {pair.left.get("name", quiet=True)[0]: pair.judgement for pair in small.pairs[:60] if pair.left.has("name")}
+    truth = {
+        pair.left.get("name", quiet=True)[0]: pair.judgement
+        for pair in small.pairs[:60]
+        if pair.left.has("name", quiet=True)
+    }
 
     def answer(body):
         text = " ".join(str(message["content"]) for message in body["messages"])

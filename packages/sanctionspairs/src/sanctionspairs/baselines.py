@@ -44,7 +44,9 @@ def record_frame(entities: Sequence[EntityProxy], ids: Sequence[str] | None = No
                 "began": _first(entity, "startDate"),
             }
         )
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    # A column without any value would otherwise reach DuckDB as integers.
+    return frame.astype({name: "string" for name in frame.columns if name != "identifiers"})
 
 
 def _first(entity: EntityProxy, prop: str) -> str | None:
@@ -74,12 +76,15 @@ class Splink:
         """Estimate the model's parameters on the records of these pairs; judgements are not looked at."""
         splink = _splink()
         records = {str(side.id): side for pair in pairs for side in (pair.left, pair.right)}
-        linker = _linker(splink, record_frame(list(records.values())), self._creator(splink))
+        frame = record_frame(list(records.values()))
+        linker = _linker(splink, frame, self._creator(splink))
         rules = [splink.block_on("name", "birth"), splink.block_on("identifier"), splink.block_on("holder", "post")]
         linker.training.estimate_probability_two_random_records_match(rules, recall=0.6)
         linker.training.estimate_u_using_random_sampling(max_pairs=self.max_pairs, seed=self.seed)
         for columns in (("name",), ("birth",), ("holder",), ("first_word", "country")):
-            linker.training.estimate_parameters_using_expectation_maximisation(splink.block_on(*columns))
+            # EM needs pairs that agree on the rule; persons' records have no holder, offices no name.
+            if frame.dropna(subset=list(columns)).duplicated(list(columns)).sum() >= 10:
+                linker.training.estimate_parameters_using_expectation_maximisation(splink.block_on(*columns))
         self._settings = linker.misc.save_model_to_json()
         return self
 
