@@ -275,7 +275,7 @@ def test_a_language_model_runs_from_the_command_line(capsys, tmp_path, small):
         assert code == 0, err
         assert server.requests[-1]["messages"][0]["content"] == "Judge."
         code, out, err = run(
-            capsys, app, "matchpairs", path, *model, "--max-cost", 0.05, "--price", "5,5", "--out", tmp_path / "c"
+            capsys, app, "matchpairs", path, *model, "--max-cost", 0.03, "--price", "5,5", "--out", tmp_path / "c"
         )
         assert code == 0, err
         assert "partial: the cost limit was reached" in out
