@@ -93,7 +93,7 @@ def pairs(n):
                  "birthDate": [str(1940 + i % 60)], "country": ["ru"]}}) for s in "lr"]
         yield Pair(*sides)
 
-for _ in Regression().stream(pairs(%d)):
+for _ in Regression().stream(pairs(COUNT)):
     pass
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
@@ -105,7 +105,10 @@ def test_stream(benchmark):
 
     def stream():
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", STREAM % 200_000], capture_output=True, text=True, check=True
+            [sys.executable, "-W", "ignore", "-c", STREAM.replace("COUNT", "200_000")],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         peaks.append(float(done.stdout))
 
