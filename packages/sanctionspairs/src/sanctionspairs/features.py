@@ -22,7 +22,8 @@ from nomenklatura.matching.regression_v1.util import compare_levenshtein
 
 from sanctionspairs.records import Pair, common_schema
 
-FEATURES: tuple[str, ...] = tuple(f.__name__ for f in RegressionV1.FEATURES)  # ty: ignore[missing-attribute]
+_FUNCTIONS: Any = RegressionV1.FEATURES
+FEATURES: tuple[str, ...] = tuple(function.__name__ for function in _FUNCTIONS)
 """Their names, in the order of the columns."""
 ADDRESS_NUMBERS = FEATURES.index("address_numbers")
 """The one feature that depends on the order of the pair."""
