@@ -180,3 +180,12 @@ def test_bad_arguments_of_the_other_commands_are_one_line_too(capsys, arguments,
     assert err.startswith("error: ")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_verb_says_on_stderr_what_it_could_not_read(capsys, tmp_path):
+    path = tmp_path / "chat.jsonl"
+    path.write_text('{"id": 1, "sender": "ann", "mentions": ["bob"]}\nnot json\n')
+    code, out, err = run(capsys, app, "density", path, "--json")
+    assert code == 0
+    assert json.loads(out)["c"] == 1
+    assert "1 skipped, first: line 2" in err

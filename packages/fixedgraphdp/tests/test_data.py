@@ -227,3 +227,11 @@ def test_the_embedded_graphs_have_their_known_sizes():
     assert sizes == {"les_miserables": (77, 254), "davis_southern_women": (18, 14), "karate_club": (34, 78)}
     with pytest.raises(InputError, match="no embedded graph"):
         data.embedded("facebook")
+
+
+@pytest.mark.parametrize("name", ["example_id", "user_id"])
+def test_a_column_of_lists_is_refused_by_its_name(tmp_path, name):
+    columns = {"example_id": ["a", "b"], "user_id": ["u", "v"]} | {name: [["x"], ["y"]]}
+    parquet.write_table(pa.table(columns), tmp_path / "p.parquet")
+    with pytest.raises(InputError, match=f"the column {name} of .* not names"):
+        data.read(tmp_path / "p.parquet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from papers_shared.cli import emit_json, paper_app, progress, table, verb
 from papers_shared.errors import InputError
 
+log = logging.getLogger(__name__)
 app = paper_app("fixedgraphdp", help="Differential privacy for users when every example belongs to several of them.")
 
 Pairs = Annotated[
@@ -31,7 +33,11 @@ def _graph(pairs: Path | None, name: str, dedupe: bool = False, public_empty: bo
 
     if pairs is None:
         return data.Reading(data.embedded(name), [])
-    return data.read(pairs, dedupe=dedupe, empty="public" if public_empty else "error")
+    reading = data.read(pairs, dedupe=dedupe, empty="public" if public_empty else "error")
+    if reading.skipped:
+        # Every verb's answer is about what could be read, so every verb says what could not.
+        log.warning("%s: %d skipped, first: %s", pairs, len(reading.skipped), reading.skipped[0])
+    return reading
 
 
 def _free_folder(stem: str) -> Path:
@@ -245,7 +251,7 @@ def _training_data(
         n = graph.n_examples
         x, y, held = task.x[:n], task.y[:n], (task.x[n:], task.y[n:])
     else:
-        graph = readers.read(pairs, dedupe=dedupe, empty="public" if public_empty else "error").graph
+        graph = _graph(pairs, "", dedupe, public_empty).graph
         x, y = readers.read_features(data)
     return graph, x, y, held if test is None else readers.read_features(test)
 
@@ -292,7 +298,7 @@ def iid_command(
         graph = generators.clustered(max(1, n // c), c)
         outcomes = (np.random.default_rng(None if seed is None else [seed, 8]).random(graph.n_examples) < truth) * 1.0
     else:
-        graph = data.read(pairs, dedupe=dedupe).graph
+        graph = _graph(pairs, "", dedupe).graph
         outcomes = data.read_features(values)[1].astype(float)
     low, high = float(np.log1p(-2 * alpha)), float(np.log1p(2 * alpha))
     clusters = iid.clusters_from_graph(graph, cluster, c=c, s=s)

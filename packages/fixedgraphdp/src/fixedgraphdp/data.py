@@ -122,12 +122,19 @@ def read_parquet(path: Path, **options: Any) -> AttributionGraph:
 
 
 def _from_table(table: Any, path: Path, options: dict[str, Any]) -> AttributionGraph:
+    from pyarrow import types
+
     missing = [name for name in ("example_id", "user_id") if name not in table.column_names]
     if missing:
         raise InputError(
             f"{path} lacks the column {' and '.join(missing)} (has {', '.join(table.column_names)})",
             hint="the columns are example_id,user_id",
         )
+    for name in ("example_id", "user_id"):
+        if types.is_nested(table[name].type):
+            raise InputError(
+                f"the column {name} of {path} holds {table[name].type}, not names", hint="a list of users is user_ids"
+            )
     examples, users = (table[name].combine_chunks() for name in ("example_id", "user_id"))
     if _has_gaps(examples) or _has_gaps(users):
         return _from_columns(examples.to_pylist(), users.to_pylist(), options)
