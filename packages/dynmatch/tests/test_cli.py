@@ -208,6 +208,28 @@ def test_bad_input_is_one_line_and_exit_2(capsys, tmp_path, text, options, says)
     assert err.count("\n") == 1
 
 
+def test_an_option_out_of_range_leaves_no_folder_behind(capsys, tmp_path):
+    (tmp_path / "u.csv").write_text("op,side,id,x0\ninsert,A,1,0\ninsert,B,2,3\n")
+    same = (tmp_path / "u.csv", "--out", tmp_path / "o")
+    for wrong in (("--p", "0.5"), ("--method", "magic"), ("--method", "grid", "--eps", "nan")):
+        assert run(capsys, *same, *wrong, script=match_script)[0] == 2
+        assert not (tmp_path / "o").exists()
+    code, text, _ = run(capsys, *same, "--json", script=match_script)
+    assert (code, json.loads(text)["cost"]) == (0, 3)
+
+
+def test_the_stream_outlives_numbers_that_no_float_holds(capsys, monkeypatch, tmp_path):
+    np.save(tmp_path / "r.npy", [[0.0], [1.0]])
+    values = [[0.0], [10**400], {"point": [10**400]}, [1.0]]
+    code, out, _ = say(capsys, monkeypatch, values, "--reference", tmp_path / "r.npy", "--skip-bad")
+    assert (code, out[0], out[-1], np.isnan(out[1:3]).all()) == (0, 0.0, 0.0, True)
+    update = {"op": "insert", "side": "A", "id": 1, "point": [0], "weight": 10**400}
+    assert say(capsys, monkeypatch, [update])[0] == 2
+    monkeypatch.setattr(sys, "stdin", io.StringIO("[" * 200_000 + "\n" + "9" * 5000 + "\n"))
+    code, out, _ = run(capsys, "stream", "--skip-bad")
+    assert (code, out) == (0, "nan\nnan\n")
+
+
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in POT's own sources
 def test_compare_prints_a_row_per_method(capsys):
     code, out, _ = run(capsys, "compare", "--size", 12, "--every", 24, "--json")

@@ -211,3 +211,82 @@ def test_streams_are_reproducible_and_valid():
                 present.add(update.id)
             else:
                 present.remove(update.id)
+
+
+def test_skip_bad_leaves_out_points_of_another_dimension_and_with_holes(tmp_path):
+    path = tmp_path / "u.csv"
+    path.write_text("op,side,id,x0,x1\ninsert,A,a,,1\ninsert,A,b,1,2\ninsert,B,c,1\ninsert,B,d,1,3\ndelete,,b\n")
+    updates, skipped = data.read_updates(path, skip_bad=True)
+    assert ([u.id for u in updates], skipped) == (["b", "d", "b"], 2)
+    with pytest.raises(InputError, match="line 2: id 'a': x0 is empty"):
+        data.read_updates(path)
+    path = tmp_path / "u.jsonl"
+    rows = [{"op": "insert", "side": "A", "id": i, "point": [0.0] * (2 + (i == 1))} for i in range(3)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    assert data.read_updates(path, skip_bad=True)[1] == 1
+    with pytest.raises(InputError, match="line 2: id 1: 3 coordinates, want 2"):
+        data.read_updates(path)
+
+
+def test_ids_with_leading_zeros_stay_what_they_are(tmp_path):
+    path = tmp_path / "u.csv"
+    names = ["007", "7", "-7", "0", "-0", "--7", "²", "9" * 30]
+    path.write_text("op,side,id,x0\n" + "".join(f"insert,A,{name},1\n" for name in names), encoding="utf-8")
+    assert [u.id for u in data.read_updates(path)[0]] == ["007", 7, -7, 0, "-0", "--7", "²", "9" * 30]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("u.csv", b"op,side,id,x0\ninsert,A," + b"a" * 200_000 + b",1\n"),
+        ("u.jsonl", b"[" * 200_000),
+        ("u.jsonl", b"9" * 5000),
+        ("u.jsonl", b'{"op": "insert", "side": "A", "id": Infinity, "point": [1]}'),
+        ("u.jsonl", b'{"op": "insert", "side": "A", "id": 1, "point": [1' + b"0" * 400 + b"]}"),
+        ("u.jsonl", b'{"op": "insert", "side": "A", "id": 1, "point": [1], "weight": 1e999}'),
+        ("u.npy", b""),
+        ("u.npy", b"\x93NUMPY\x01\x00"),
+        ("u.npz", b""),
+        ("u.npz", b"PK\x03\x04 and no more"),
+        ("u.npz", b"neither"),
+        ("u.parquet", b""),
+    ],
+)
+def test_broken_update_files_are_the_users_mistake_and_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=r"u\.") as caught:
+        data.read_updates(tmp_path / name)
+    assert "allow_pickle" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"op": [1, 1], "side": [0, 1], "id": [1], "x": [[0.0], [1.0]]},
+        {"op": 1, "side": 0, "id": 1, "x": [[0.0]]},
+        {"op": [1], "side": [0], "id": [1], "x": [[0.0]], "weight": [1, 2]},
+    ],
+)
+def test_arrays_of_unequal_length_are_refused(tmp_path, arrays):
+    np.savez(tmp_path / "u.npz", **arrays)
+    with pytest.raises(InputError, match="one entry an update"):
+        data.read_updates(tmp_path / "u.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("p.csv", b"\xff\xfe\x00,1"), ("p.csv", b"1,2\n3\n"), ("p.npy", b""), ("p.npz", b"PK\x03\x04"), ("p.npz", b"")],
+)
+def test_broken_point_files_are_the_users_mistake_and_named(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=r"p\."):
+        data.read_points(tmp_path / name)
+
+
+def test_point_tables_and_archives_without_numbers_are_refused(tmp_path):
+    pq.write_table(pa.table({"x": ["a", "b"]}), tmp_path / "p.parquet")
+    with pytest.raises(InputError, match="not numeric"):
+        data.read_points(tmp_path / "p.parquet")
+    np.savez(tmp_path / "p.npz")
+    with pytest.raises(InputError, match="not a numeric"):
+        data.read_points(tmp_path / "p.npz")

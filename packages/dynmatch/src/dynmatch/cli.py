@@ -63,10 +63,11 @@ def match_command(
         "certify": certify,
         "skip_bad": skip_bad,
     }
+    # Before the folder is made: an option out of its range must not leave one behind.
+    options = {"p": p, "eps": eps, "k": k, "seed": seed}
+    run = _start(out / "snapshot.npz" if resume else None, method, dim, given, options, certify)
     with RunDir(out, package="dynmatch", config=config, seed=seed, force=force, resume=resume) as folder:
-        run = _start(
-            folder.path / "snapshot.npz", method, dim, given, {"p": p, "eps": eps, "k": k, "seed": seed}, certify
-        )
+        _compile(method, dim, given, options, certify)
         shown = 0 if not json else -1
         with progress(f"{method} matching", total=len(stream)) as bar:
             bar.advance(run.position)
@@ -132,12 +133,14 @@ def _choose(method: str, given: dict[str, Any], p: float, peak: int) -> str:
     return "grid" if p == 1 and peak > 400 else "exact"
 
 
-def _start(snapshot: Path, method: str, dim: int, given: dict[str, Any], options: dict[str, Any], certify: bool) -> Any:
+def _start(
+    snapshot: Path | None, method: str, dim: int, given: dict[str, Any], options: dict[str, Any], certify: bool
+) -> Any:
     from dynmatch.exact import ExactMatcher
     from dynmatch.factory import make_matcher
     from dynmatch.runner import Run
 
-    if snapshot.exists():
+    if snapshot is not None and snapshot.exists():
         return Run.load(snapshot)
     try:
         matcher = make_matcher(method, dim, **given, **options)
@@ -147,6 +150,18 @@ def _start(snapshot: Path, method: str, dim: int, given: dict[str, Any], options
     except ValueError as error:
         raise InputError(str(error)) from error
     return Run(matcher, shadow)
+
+
+def _compile(method: str, dim: int, given: dict[str, Any], options: dict[str, Any], certify: bool) -> None:
+    """Have numba compile (or load) the kernels, so that the first update is timed and forecast like the others."""
+    if "matrix" in given:  # a second hierarchy on the whole matrix can cost more than the kernels
+        return
+    trial = _start(None, method, dim, given, options, certify)
+    for matcher in (trial.matcher, trial.shadow):
+        if matcher is not None:
+            first = matcher.insert("A", [0.0] * dim)
+            matcher.insert("B", [1.0] * dim)
+            matcher.delete(first)
 
 
 def _print_row(row: dict[str, Any], shown: int) -> int:

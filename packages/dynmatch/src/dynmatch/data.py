@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
+import zipfile
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,9 @@ OPS = {
     "?": "query",
 }
 
+NPZ_ARRAYS = ("op", "side", "id", "x", "weight")
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
 
 def no_file(path: Path, error: OSError) -> InputError:
     """Return what to tell the user of a file that cannot be opened."""
@@ -42,7 +48,8 @@ def _identity(value: Any) -> Id:
     text = str(value).strip()
     if not text:
         raise ValueError("an empty id")
-    return int(text) if text.lstrip("-").isdigit() else text
+    # "007" stays text: as 7 it would collide with another id and come back changed in matching.csv.
+    return int(text) if WHOLE.fullmatch(text) else text
 
 
 def update_from(fields: dict[str, Any], row: int, nodes: dict[str, int] | None = None) -> Update:
@@ -77,8 +84,12 @@ def update_from(fields: dict[str, Any], row: int, nodes: dict[str, int] | None =
     given = fields.get("point", fields.get("x"))
     if given is None:
         given = []
-        while fields.get(f"x{len(given)}") not in (None, ""):
+        while f"x{len(given)}" in fields:
             given.append(fields[f"x{len(given)}"])
+        empty = [i for i, cell in enumerate(given) if cell in (None, "")]
+        if 0 < len(empty) < len(given):
+            raise ValueError(f"id {name!r}: x{empty[0]} is empty")
+        given = [] if empty else given
     cells = list(given) if isinstance(given, (list, tuple, np.ndarray)) else [given]
     if not cells:
         raise ValueError("an insert without coordinates")
@@ -137,14 +148,20 @@ def read_updates(path: Path, skip_bad: bool = False, nodes: dict[str, int] | Non
     }
     if path.suffix.lower() not in readers:
         raise InputError(f"{path}: unknown kind of update file", hint=f"give {', '.join(readers)}")
-    updates, skipped = [], 0
+    updates: list[Update] = []
+    skipped, dim = 0, None
     try:
         for line, fields in readers[path.suffix.lower()](path):
             try:
                 if isinstance(fields, Exception):
                     raise fields
-                updates.append(update_from(fields, line, nodes))
-            except (ValueError, TypeError) as error:
+                update = update_from(fields, line, nodes)
+                if update.point is not None:
+                    dim = len(update.point) if dim is None else dim
+                    if len(update.point) != dim:
+                        raise ValueError(f"id {update.id!r}: {len(update.point)} coordinates, want {dim} as before")
+                updates.append(update)
+            except (ValueError, TypeError, OverflowError) as error:
                 if not skip_bad:
                     raise InputError(
                         f"{path}, line {line}: {error}", hint="--skip-bad leaves such lines out"
@@ -154,8 +171,10 @@ def read_updates(path: Path, skip_bad: bool = False, nodes: dict[str, int] | Non
         raise no_file(path, error) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text") from error
+    except csv.Error as error:
+        raise InputError(f"{path} is not csv: {error}") from error
     if not updates:
-        raise InputError(f"{path} holds no update")
+        raise InputError(f"{path} holds no update" + (f": all its {skipped} lines are malformed" if skipped else ""))
     return updates, skipped
 
 
@@ -173,7 +192,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, Any]]:
             if len(row) > len(header):
                 yield reader.line_num, ValueError(f"{len(row)} cells for {len(header)} columns")
             else:
-                yield reader.line_num, dict(zip(header, row, strict=False))
+                yield reader.line_num, dict(zip_longest(header, row, fillvalue=""))
 
 
 def _jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
@@ -186,8 +205,8 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, Any]]:
                         number,
                         value if isinstance(value, dict) else ValueError("want an object with op, side, id, point"),
                     )
-                except json.JSONDecodeError as error:
-                    yield number, ValueError(f"not JSON: {error.msg}")
+                except (ValueError, RecursionError) as error:
+                    yield number, ValueError(f"not JSON: {getattr(error, 'msg', error)}")
 
 
 def _npy_rows(path: Path) -> Iterator[tuple[int, Any]]:
@@ -201,12 +220,16 @@ def _npy_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _npz_rows(path: Path) -> Iterator[tuple[int, Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except ValueError as error:
-        raise InputError(f"{path} is not an npz archive of plain arrays: {error}") from error
+    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not an npz archive of plain arrays: {_numpy_reason(error)}") from error
     if not {"op", "side", "id", "x"} <= set(arrays):
         raise InputError(f"{path}: want arrays op, side, id, x; found {', '.join(arrays)}")
+    lengths = {name: array.shape[0] if array.ndim else None for name, array in arrays.items() if name in NPZ_ARRAYS}
+    if None in lengths.values() or len(set(lengths.values())) != 1:
+        found = ", ".join(f"{name} {arrays[name].shape}" for name in lengths)
+        raise InputError(f"{path}: want one entry an update in each array; the shapes are {found}")
     names = {1: "insert", -1: "delete", 0: "query"}
     for number, (op, side, name, x) in enumerate(
         zip(*(arrays[n].tolist() for n in ("op", "side", "id", "x")), strict=True), 1
@@ -234,17 +257,20 @@ def read_parquet(path: Path) -> dict[str, list[Any]]:
         raise InputError(f"{path} is not a parquet file") from error
 
 
+def _numpy_reason(error: Exception) -> str:
+    """Say why numpy could not read a file, without its advice to load what it takes for pickles unsafely."""
+    return "it holds objects, or nothing that numpy wrote" if "pickle" in str(error) else str(error)
+
+
 def _array(path: Path) -> np.ndarray:
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return np.asarray(found, dtype=np.float64)
-        with found:
-            return np.asarray(found[found.files[0]], dtype=np.float64)
+        with path.open("rb") as file:  # numpy leaves a file of its own open when the archive is broken
+            found = np.load(file, allow_pickle=False)
+            return np.asarray(found if isinstance(found, np.ndarray) else found[found.files[0]], dtype=np.float64)
     except OSError as error:
         raise no_file(path, error) from error
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path} is not a numeric numpy file: {error}") from error
+    except (ValueError, TypeError, EOFError, IndexError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a numeric numpy file: {_numpy_reason(error)}") from error
 
 
 def read_points(path: Path) -> Float[np.ndarray, "n d"]:
@@ -259,12 +285,17 @@ def read_points(path: Path) -> Float[np.ndarray, "n d"]:
     if suffix in (".npy", ".npz"):
         points = _array(path)
     elif suffix == ".parquet":
-        points = np.array(list(read_parquet(path).values()), dtype=np.float64).T
+        try:
+            points = np.array(list(read_parquet(path).values()), dtype=np.float64).T
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path}: a column is not numeric: {error}") from error
     else:
         try:
             lines = path.read_text(encoding="utf-8-sig").splitlines()
         except OSError as error:
             raise no_file(path, error) from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not UTF-8 text") from error
         skip = 0 if lines and all(_is_number(cell) for cell in lines[0].split(",")) else 1
         try:
             points = np.array([[float(v) for v in line.split(",")] for line in lines[skip:] if line.strip()])

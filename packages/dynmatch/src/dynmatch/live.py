@@ -64,8 +64,8 @@ class Live:
         """
         try:
             value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"not JSON: {error.msg}") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"not JSON: {getattr(error, 'msg', error)}") from error
         answer = self._apply(value)
         if self.journal is not None:
             self.journal.record(value)
@@ -84,7 +84,7 @@ class Live:
             if update.op != "query":
                 self.matcher.apply([Update(update.op, update.side, update.id, update.point, update.weight)])
             return self.matcher.cost()
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(str(error.args[0]) if error.args else str(error)) from error
