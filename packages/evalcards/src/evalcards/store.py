@@ -1,0 +1,453 @@
+"""The store: a DuckDB file with every record whole, its results as rows, and named snapshots that never change."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from evalcards import warehouse
+from evalcards.errors import ImportFailure, InputError, UnknownModel
+from evalcards.identity import ModelIndex, near_names, slug
+from evalcards.rows import GROUP_COLUMNS, LOG_COLUMNS, ROW_COLUMNS, Codes, Encoder, log_id
+from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
+from evalcards.signals.completeness import Completeness, Field, completeness
+
+_SQL_TYPE = {pa.string(): "VARCHAR", pa.float64(): "DOUBLE", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
+             pa.bool_(): "BOOLEAN"}  # fmt: skip
+
+
+def _columns(columns: Mapping[str, pa.DataType], key: str) -> str:
+    return ", ".join(f"{n} {_SQL_TYPE[t]}{' PRIMARY KEY' if n == key else ''}" for n, t in columns.items())
+
+
+_TABLES = (
+    f"CREATE TABLE IF NOT EXISTS logs ({_columns(LOG_COLUMNS, 'log_id')})",
+    f"CREATE TABLE IF NOT EXISTS results ({_columns(ROW_COLUMNS, '')})",
+    f"CREATE TABLE IF NOT EXISTS groups ({_columns(GROUP_COLUMNS, '')})",
+    "CREATE TABLE IF NOT EXISTS settings (code INTEGER, text VARCHAR)",
+    "CREATE TABLE IF NOT EXISTS organisations (code INTEGER, text VARCHAR)",
+    "CREATE TABLE IF NOT EXISTS cards (benchmark VARCHAR PRIMARY KEY, document VARCHAR)",
+    "CREATE TABLE IF NOT EXISTS models (model_id VARCHAR PRIMARY KEY, document VARCHAR)",
+    "CREATE TABLE IF NOT EXISTS aliases (alias VARCHAR PRIMARY KEY, model_id VARCHAR)",
+    "CREATE TABLE IF NOT EXISTS instances (log_id VARCHAR, evaluation_name VARCHAR, sample_id VARCHAR, score DOUBLE,"
+    " is_correct BOOLEAN, document VARCHAR)",
+    "CREATE TABLE IF NOT EXISTS failures (path VARCHAR, place VARCHAR, reason VARCHAR, n INTEGER)",
+    "CREATE TABLE IF NOT EXISTS ledger (file_hash VARCHAR PRIMARY KEY, path VARCHAR, format VARCHAR, logs INTEGER,"
+    " rows INTEGER, failed INTEGER)",
+    "CREATE TABLE IF NOT EXISTS snapshots (name VARCHAR PRIMARY KEY, created VARCHAR, summary VARCHAR)",
+    "CREATE TABLE IF NOT EXISTS snapshot_rows (name VARCHAR, row_id VARCHAR, link VARCHAR, score DOUBLE)",
+    "CREATE TABLE IF NOT EXISTS snapshot_groups (name VARCHAR, link VARCHAR, model_id VARCHAR, benchmark VARCHAR,"
+    " path VARCHAR, metric VARCHAR, n_rows INTEGER, n_parties INTEGER, variant BOOLEAN, crossed BOOLEAN)",
+    "CREATE TABLE IF NOT EXISTS meta (key VARCHAR PRIMARY KEY, value VARCHAR)",
+)
+
+
+EXPORTED = ("logs", "results", "groups", "cards", "models", "row_signals", "group_signals", "settings", "organisations")
+"""The tables that `Store.export` writes."""
+
+SIGNAL_VERSION = "1.0"
+
+
+class Added(NamedTuple):
+    """What adding logs did."""
+
+    logs: int
+    rows: int
+    duplicates: int
+
+
+class Store:
+    """Hold records, rows and signals in one DuckDB file.
+
+    Parameters
+    ----------
+    path
+        The file, made if missing; None keeps everything in memory.
+    read_only
+        Open an existing file without the right to change it; several processes may do so at once.
+
+    Raises
+    ------
+    InputError
+        The file is no store, is used by another process, or its folder is missing.
+
+    Examples
+    --------
+    >>> store = Store(None)
+    >>> store.add(importers.lm_eval("results.json").logs)
+    >>> store.triples()
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, read_only: bool = False) -> None:
+        self.path = None if path is None else Path(path)
+        self.read_only = read_only
+        try:
+            self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
+            if not read_only:
+                for statement in _TABLES:
+                    self._connection.execute(statement)
+            self._load()
+        except duckdb.Error as error:
+            first = str(error).splitlines()[0]
+            raise InputError(f"cannot open the store {path}: {first}", hint="name a file made by evalcards") from error
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection of its own for a thread."""
+        return self._connection.cursor()
+
+    def fetch(self, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        """Run a query of ours and return its rows."""
+        return self._connection.cursor().execute(sql, values).fetchall()
+
+    def records(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
+        """Run a query of ours and return its rows as mappings."""
+        cursor = self._connection.cursor().execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _load(self) -> None:
+        """Read the dictionaries that encoding needs."""
+        self.cards = {
+            name: BenchmarkCard.model_validate(json.loads(text))
+            for name, text in self.fetch("SELECT benchmark, document FROM cards ORDER BY benchmark")
+        }
+        aliases = dict(self.fetch("SELECT alias, model_id FROM aliases"))
+        models = [name for (name,) in self.fetch("SELECT model_id FROM models")]
+        groups = self.fetch("SELECT model_id, path, metric, group_id FROM groups")
+        self._encoder = Encoder(
+            ModelIndex(models, aliases),
+            self.cards,
+            Codes(self.fetch("SELECT code, text FROM settings ORDER BY code")),
+            Codes(self.fetch("SELECT code, text FROM organisations ORDER BY code")),
+            {(model, path, metric): group for model, path, metric, group in groups},
+        )
+        self._benchmark_signals: dict[str, Completeness] | None = None
+
+    def add(
+        self,
+        logs: Iterable[EvalLog],
+        *,
+        failures: Iterable[ImportFailure] = (),
+        instances: Mapping[str, list[dict[str, Any]]] | None = None,
+        ledger: Iterable[tuple[str, str, str, int, int, int]] = (),
+        origins: Mapping[str, str] | None = None,
+    ) -> Added:
+        """Add logs in one transaction: all of them, or after an error none.
+
+        Parameters
+        ----------
+        logs
+            Records, for example ``importers.eee(path).logs``. One that is there already is not added again.
+        failures
+            Results that did not become rows, for the failure report.
+        instances
+            Evaluation id to instance records in EEE's form.
+        ledger
+            (file hash, path, format, logs, rows, failed) of each file that is now done.
+        origins
+            Evaluation id to the file it came from.
+
+        Returns
+        -------
+        Added
+        """
+        chosen = list(logs)
+        identities = [log_id(log.document) for log in chosen]
+        known = {
+            name for (name,) in self.fetch("SELECT log_id FROM logs WHERE log_id IN (SELECT unnest(?))", [identities])
+        } if identities else set()  # fmt: skip
+        encoder = self._encoder
+        encoder.start()
+        rows = duplicates = 0
+        added: dict[str, str] = {}
+        for log, identity in zip(chosen, identities, strict=True):
+            if identity in known:
+                duplicates += 1
+                continue
+            known.add(identity)
+            added[log.evaluation_id] = identity
+            rows += encoder.add(log, identity, (origins or {}).get(log.evaluation_id, ""))
+        connection = self._connection
+        connection.begin()
+        try:
+            self._write_batch(encoder)
+            self._write_instances(instances or {}, added)
+            _insert(connection, "failures", [(f.path, f.where, f.reason, f.rows) for f in failures])
+            _insert(connection, "ledger", list(ledger))
+            if rows:
+                self._mark_changed()
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            self._load()
+            raise
+        return Added(len(added), rows, duplicates)
+
+    def _write_batch(self, encoder: Encoder) -> None:
+        for name, table in encoder.tables().items():
+            if table.num_rows:
+                self._connection.register("incoming", table)
+                self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")
+                self._connection.unregister("incoming")
+        for name, codes in (("settings", encoder.settings), ("organisations", encoder.organisations)):
+            _insert(self._connection, name, codes.take_new())
+
+    def _write_instances(self, instances: Mapping[str, list[dict[str, Any]]], added: Mapping[str, str]) -> None:
+        lines = []
+        for evaluation, samples in instances.items():
+            identity = added.get(evaluation)
+            if identity is None:
+                found = self.fetch("SELECT log_id FROM logs WHERE evaluation_id = ?", [evaluation])
+                identity = found[0][0] if found else evaluation
+            for sample in samples:
+                judged = sample.get("evaluation") or {}
+                text = json.dumps(sample, ensure_ascii=False)
+                line = (identity, sample.get("evaluation_name"), sample.get("sample_id"), judged.get("score"))
+                lines.append((*line, judged.get("is_correct"), text))
+        _insert(self._connection, "instances", lines)
+
+    def _mark_changed(self) -> None:
+        self._connection.execute("DELETE FROM meta WHERE key = 'signals'")
+        self._benchmark_signals = None
+
+    def done(self, hashes: Iterable[str]) -> set[str]:
+        """Return which of the files, by hash, an earlier import has finished."""
+        return {h for (h,) in self.fetch("SELECT file_hash FROM ledger WHERE file_hash IN (SELECT unnest(?))",
+                                        [list(hashes)])}  # fmt: skip
+
+    def add_cards(self, cards: Iterable[BenchmarkCard]) -> None:
+        """Add or replace benchmark cards and put all rows where the cards' aliases say they belong."""
+        lines = [(slug(card.name), json.dumps(card.model_dump(exclude_unset=True), ensure_ascii=False)) for card in cards]
+        self._replace("cards", "benchmark", lines)
+
+    def add_models(self, models: Iterable[ModelMeta]) -> None:
+        """Register models: their ids and aliases are what names are resolved against."""
+        listed = list(models)
+        lines = [(m.id, json.dumps(m.model_dump(exclude_unset=True), ensure_ascii=False)) for m in listed]
+        self._replace("models", "model_id", lines, [(alias, m.id) for m in listed for alias in m.aliases])
+
+    def _replace(
+        self, table: str, key: str, lines: list[tuple[str, str]], aliases: list[tuple[str, str]] | None = None
+    ) -> None:
+        if not lines:
+            return
+        self._connection.begin()
+        try:
+            for name, line in ((table, lines), ("aliases", aliases or [])):
+                column = key if name == table else "alias"
+                self._connection.executemany(f"DELETE FROM {name} WHERE {column} = ?", [(x[0],) for x in line]) if line else None
+                _insert(self._connection, name, list({x[0]: x for x in line}.values()))
+            self._mark_changed()
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._load()
+        if self.fetch("SELECT 1 FROM logs LIMIT 1"):
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Encode all logs again from their documents: names may resolve elsewhere now."""
+        connection, old = self._connection, self._encoder
+        stored = self.fetch("SELECT log_id, document, origin FROM logs ORDER BY rowid")
+        encoder = Encoder(old.models, self.cards, old.settings, old.organisations, {})
+        for identity, text, origin in stored:
+            encoder.add(read_log(json.loads(text)), identity, origin)
+        connection.begin()
+        try:
+            for table in ("results", "groups", "logs"):
+                connection.execute(f"TRUNCATE {table}")
+            self._write_batch(encoder)
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+        finally:
+            self._load()
+
+    def signals(self, profile: str = "paper", factor: float = 1.0) -> dict[str, Any]:
+        """Bring the tables of signals up to date and return the settings they were computed with.
+
+        Parameters
+        ----------
+        profile
+            Reproducibility profile ``paper``, ``paper-h1`` or ``spec4``.
+        factor
+            Multiplies all thresholds.
+        """
+        wanted = {"profile": profile, "factor": factor, "version": SIGNAL_VERSION}
+        found = self.fetch("SELECT value FROM meta WHERE key = 'signals'")
+        if found and json.loads(found[0][0]) == wanted:
+            return wanted
+        if self.read_only:
+            raise InputError(
+                f"{self.path}: signals are not computed with profile {profile} and factor {factor:g}",
+                hint="run: evalcards signals --store FILE",
+            )
+        warehouse.compute(self._connection, profile=profile, factor=factor)
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('signals', ?)", [json.dumps(wanted)])
+        self._benchmark_signals = None
+        return wanted
+
+    def completeness(self, fields: tuple[Field, ...] | None = None) -> dict[str, Completeness]:
+        """Return the completeness of every benchmark that has a card or a result, by its slug."""
+        if fields is None and self._benchmark_signals is not None:
+            return self._benchmark_signals
+        found = {name: completeness(record, fields) for name, record in self._benchmark_records().items()}
+        if fields is None:
+            self._benchmark_signals = found
+        return found
+
+    def _benchmark_records(self) -> dict[str, dict[str, Any]]:
+        """Join each benchmark's card with what its results' sources state: an item counts if any source states it."""
+        sources = self.fetch(
+            """SELECT benchmark, any_value(source_kind), any_value(organisation_name), any_value(organisation_url),
+            any_value(relationship) FROM results JOIN groups USING (group_id) JOIN logs USING (log_id) GROUP BY ALL
+            ORDER BY benchmark"""
+        )
+        keys = ("source_type", "source_organization_name", "source_organization_url", "evaluator_relationship")
+        records: dict[str, dict[str, Any]] = {name: {} for name in self.cards}
+        for name, *values in sources:
+            records.setdefault(name, {})["eee"] = {"source_metadata": dict(zip(keys, values, strict=True))}
+        for name, card in self.cards.items():
+            document = card.model_dump(exclude_unset=True)
+            records[name] |= {"benchmark_card": document, "evalcards": document.get("evalcards")}
+        return records
+
+    def triples(self) -> list[Triple]:
+        """Return all result triples with how many rows report each."""
+        found = self.fetch(
+            """SELECT model_id, path, metric, benchmark, count(*) FROM results JOIN groups USING (group_id)
+            GROUP BY ALL ORDER BY model_id, path, metric"""
+        )
+        return [Triple(*line) for line in found]
+
+    def group_rows(self, group_id: int) -> list[dict[str, Any]]:
+        """Return the rows of one triple in the form that `evalcards.signals` takes."""
+        lines = self.fetch(
+            """SELECT row_id, evaluation_id, score, args, organisation_name, relationship, unit, min_score, max_score
+            FROM results JOIN logs USING (log_id, evaluation_id) WHERE group_id = ? ORDER BY row_id""",
+            [group_id],
+        )
+        return [
+            {
+                "row_id": row,
+                "evaluation_id": evaluation,
+                "score": score,
+                "generation_args": json.loads(arguments),
+                "source_metadata": {"source_organization_name": name, "evaluator_relationship": relationship},
+                "metric_config": {"metric_unit": unit, "min_score": low, "max_score": high},
+            }
+            for row, evaluation, score, arguments, name, relationship, unit, low, high in lines
+        ]
+
+    def logs(self, model: str | None = None) -> list[dict[str, Any]]:
+        """Return the documents of all logs, or of one model's, as they were imported."""
+        where = "" if model is None else (
+            "WHERE log_id IN (SELECT log_id FROM results JOIN groups USING (group_id) WHERE model_id = ?)"
+        )  # fmt: skip
+        found = self.fetch(f"SELECT document FROM logs {where} ORDER BY log_id", [] if model is None else [model])
+        return [json.loads(text) for (text,) in found]
+
+    def model(self, name: str) -> dict[str, Any]:
+        """Return what is stored of a model: ``id``, ``meta`` (or None), ``triples``.
+
+        Raises
+        ------
+        UnknownModel
+            No result is of this model; the hint names near ones.
+        """
+        canonical, _ = self._encoder.models.resolve(name.replace("__", "/", 1) if "/" not in name else name)
+        known = [m for (m,) in self.fetch("SELECT DISTINCT model_id FROM groups ORDER BY 1")]
+        if canonical not in known:
+            near = near_names(name, known)
+            hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the models"
+            raise UnknownModel(f"no results of a model {name!r}", hint)
+        meta = self.fetch("SELECT document FROM models WHERE model_id = ?", [canonical])
+        return {
+            "id": canonical,
+            "meta": ModelMeta.model_validate(json.loads(meta[0][0])) if meta else None,
+            "triples": [triple for triple in self.triples() if triple.model == canonical],
+        }
+
+    def benchmark(self, name: str) -> dict[str, Any]:
+        """Return what is stored of a benchmark: ``id``, ``card`` (or None), ``triples``.
+
+        Raises
+        ------
+        UnknownModel
+            There is neither a card nor a result; the hint names near ones.
+        """
+        found = self._encoder.benchmarks.find(name)
+        key = slug(found[0]) if found else slug(name)
+        known = {b for (b,) in self.fetch("SELECT DISTINCT benchmark FROM groups")} | set(self.cards)
+        if key not in known:
+            near = near_names(name, sorted(known))
+            hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the benchmarks"
+            raise UnknownModel(f"no results of a benchmark {name!r}", hint)
+        triples = [triple for triple in self.triples() if triple.benchmark == key]
+        return {"id": key, "card": self.cards.get(key), "triples": triples}
+
+    def query(self, sql: str) -> pa.Table:
+        """Run a SELECT of the user's, which cannot change the store.
+
+        Raises
+        ------
+        InputError
+            The text is no single SELECT, or DuckDB refuses it.
+        """
+        cursor = self._connection.cursor()
+        try:
+            statements = cursor.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise InputError("a query must be one SELECT", hint="the store is read-only here")
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            try:
+                return cursor.execute(sql).to_arrow_table()
+            finally:
+                cursor.execute("ROLLBACK")
+        except duckdb.Error as error:
+            raise InputError(f"query: {' '.join(str(error).split())[:200]}") from error
+
+    def export(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[Path]:
+        """Write the tables as Parquet files into ``folder``, each whole or not at all.
+
+        Raises
+        ------
+        InputError
+            A file is there already and ``force`` is false.
+        """
+        from papers_shared.artifacts import atomic_path
+
+        self.signals()
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        written = []
+        for table in EXPORTED:
+            path = target / f"{table}.parquet"
+            with atomic_path(path, force=force) as temporary:
+                self._connection.execute(f"COPY {table} TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+            written.append(path)
+        return written
+
+
+def _insert(connection: Any, table: str, lines: list[tuple[Any, ...]]) -> None:
+    if lines:
+        marks = ", ".join("?" * len(lines[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", lines)
