@@ -177,6 +177,7 @@ class _Maker:
         self.metric = [METRICS[i][1] for i in picks]
         self.category = [CATEGORIES[i % len(CATEGORIES)] for i in range(benchmarks)]
         self.truth = Truth({}, {}, {}, {}, {}, {})
+        self.relations: dict[tuple[int, int], str] = {}
         self.open: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.documents: list[dict[str, Any]] = []
 
@@ -240,8 +241,8 @@ class _Maker:
         agentic = self.category[benchmark] == "agents"
         first = round(float(self.random.uniform(*metric.first)), 2)
         base, missing = self._settings(agentic)
-        organisation = int(self.random.integers(0, 40))
-        kind = str(self.random.choice([s for s, _ in _SOURCES], p=[p for _, p in _SOURCES]))
+        organisation = (7 * model + int(self.random.integers(0, 4))) % 40
+        kind = self._relation(model, organisation)
         key = (self.models[model], self.benchmarks[benchmark])
         kinds = []
         for position, (party, setup, distance) in enumerate(pattern.rows):
@@ -261,6 +262,13 @@ class _Maker:
         self.truth.parties[key] = len(named)
         self.truth.first_only[key] = len(named) == 1 and set(kinds) == {"first_party"}
         return len(pattern.rows)
+
+    def _relation(self, model: int, organisation: int) -> str:
+        """Return how an organisation relates to a model, the same in all its results."""
+        key = (model, organisation)
+        if key not in self.relations:
+            self.relations[key] = str(self.random.choice([s for s, _ in _SOURCES], p=[p for _, p in _SOURCES]))
+        return self.relations[key]
 
     def _settings(self, agentic: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
         """Draw the settings that a triple's rows share, and what is missing from them."""

@@ -80,15 +80,10 @@ class BenchmarkIndex:
                 return found[1], found[0], name[match.end() :].strip()
         return name, name, ""
 
-    def place(self, result: Mapping[str, Any], library: str | None = None) -> Place:
-        """Return where an EEE result stands.
+    def place(self, result: Mapping[str, Any]) -> Place:
+        """Return where an entry of ``evaluation_results`` stands.
 
-        Parameters
-        ----------
-        result
-            One entry of ``evaluation_results``.
-        library
-            The harness; it is no part of the path, since two harnesses may measure the same thing.
+        The harness is no part of the path: two harnesses may measure the same thing.
         """
         metric = result["metric_config"]
         details = metric.get("additional_details") or {}

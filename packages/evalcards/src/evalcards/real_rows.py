@@ -190,9 +190,9 @@ LM_EVAL_RUNS: tuple[tuple[str, list[str], list[str]], ...] = (
     ("chat", ["local_choice", "local_copying"], ["--apply_chat_template"]),
 )
 INSPECT_RUNS: tuple[tuple[str, list[str]], ...] = (
-    ("local_capitals_open", ["--temperature", "0", "--max-tokens", "24"]),
+    ("local_capitals_open", ["--temperature", "0.2", "--max-tokens", "24"]),
     ("local_capitals_open", ["--temperature", "0.8", "--top-p", "0.9", "--max-tokens", "24", "--seed", "1"]),
-    ("local_copying_open", []),
+    ("local_copying_open", ["--max-tokens", "32"]),
 )
 
 
@@ -209,7 +209,7 @@ def write_tasks(work: Path) -> None:
 
 
 def run(model: Path, out: Path) -> None:
-    """Run every harness and leave its own files in ``out``: results_*.json, samples_*.jsonl, *.eval, *.json."""
+    """Run every harness and leave its own files in ``out``: results_*.json and samples_*.jsonl by run, and *.eval."""
     work = out / "work"
     write_tasks(work)
     link = work / "SmolLM2-135M-Instruct"
@@ -233,11 +233,13 @@ def run(model: Path, out: Path) -> None:
             "-M", "device=cpu", "--max-connections", "4", "--log-dir", "inspect", *more,
         )  # fmt: skip
     for path in sorted(work.glob("lm_eval/**/results_*.json")):
-        _without_machine(path, out / f"lm_eval_{path.relative_to(work).parts[1]}_{path.name}")
+        place = out / path.relative_to(work).parts[1]
+        place.mkdir(exist_ok=True)
+        _without_machine(path, place / path.name)
     for path in sorted(work.glob("lm_eval/zero-shot/**/samples_local_copying_*.jsonl")):
-        shutil.copy(path, out / path.name)
+        shutil.copy(path, out / "zero-shot" / path.name)
     for path in sorted(work.glob("inspect/*.eval")):
-        shutil.copy(path, out / path.name.replace("+", "_"))
+        shutil.copy(path, out / path.name.replace("+", "-"))
 
 
 def _without_machine(path: Path, target: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from evalcards.evidence import evidence_of
 from evalcards.hierarchy import BenchmarkIndex, Place
 from evalcards.identity import ModelIndex
-from evalcards.schema import BenchmarkCard, EvalLog, result_issues, semantic_issues, standard_error
+from evalcards.schema import BenchmarkCard, EvalLog, Issue, log_issues, result_issues, standard_error
 from evalcards.signals.comparability import SETUP_FIELDS, canonical_setting, number, threshold
 from evalcards.signals.provenance import organisation, source_type
 from evalcards.signals.reproducibility import BIT, agentic_card, agentic_name
@@ -102,33 +102,15 @@ class Encoder:
 
     def start(self) -> None:
         """Begin a new batch."""
-        self.logs: dict[str, list[Any]] = {name: [] for name in LOG_COLUMNS}
-        self.rows: dict[str, list[Any]] = {name: [] for name in ROW_COLUMNS}
-        self.groups: dict[str, list[Any]] = {name: [] for name in GROUP_COLUMNS}
+        self.logs: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
+        self.groups: list[dict[str, Any]] = []
 
     def add(self, log: EvalLog, identity: str, origin: str = "") -> int:
         """Encode one log and return how many rows it has."""
         document = log.document
         source = document["source_metadata"]
         library = document.get("eval_library") or {}
-        issues = [*log.issues, *semantic_issues(log)]
-        self._append(
-            self.logs,
-            log_id=identity,
-            evaluation_id=log.evaluation_id,
-            document=json.dumps(document, ensure_ascii=False),
-            raw_model=log.model_info.id,
-            model_name=log.model_info.name,
-            organisation_name=source.get("source_organization_name"),
-            organisation_url=_text(source.get("source_organization_url")),
-            relationship=source.get("evaluator_relationship"),
-            source_kind=source.get("source_type"),
-            library=library.get("name"),
-            library_version=library.get("version"),
-            evaluated=_text(document.get("evaluation_timestamp")),
-            origin=origin,
-            issues=canonical([issue._asdict() for issue in issues]) if issues else None,
-        )
         model, resolution = self.models.resolve(log.model_info.id)
         party = organisation(source.get("source_organization_name"))
         shared = {
@@ -137,26 +119,46 @@ class Encoder:
             "source_type": source_type(source.get("evaluator_relationship")),
             "organisation": None if party is None else self.organisations[party],
         }
+        issues = [*log.issues, *log_issues(log)]
         for index, result in enumerate(log.evaluation_results):
             raw = document["evaluation_results"][index]
-            place = self.benchmarks.place(raw, library.get("name"))
-            group = self._group(model, resolution, place)
-            self._append(
-                self.rows,
-                **shared,
-                row_id=f"{identity[:16]}-{index}",
-                result_index=index,
-                group_id=group,
-                **self._measured(result),
-                **self._settings(raw, document, place),
+            place = self.benchmarks.place(raw)
+            found = list(result_issues(result, f"evaluation_results[{index}]"))
+            issues += found
+            self.rows.append(
+                {
+                    **shared,
+                    "row_id": f"{identity[:16]}-{index}",
+                    "result_index": index,
+                    "group_id": self._group(model, resolution, place),
+                    **self._measured(result, found),
+                    **self._settings(raw, document, place),
+                }
             )
+        self.logs.append(
+            {
+                "log_id": identity,
+                "evaluation_id": log.evaluation_id,
+                "document": json.dumps(document, ensure_ascii=False),
+                "raw_model": log.model_info.id,
+                "model_name": log.model_info.name,
+                "organisation_name": source.get("source_organization_name"),
+                "organisation_url": _text(source.get("source_organization_url")),
+                "relationship": source.get("evaluator_relationship"),
+                "source_kind": source.get("source_type"),
+                "library": library.get("name"),
+                "library_version": library.get("version"),
+                "evaluated": _text(document.get("evaluation_timestamp")),
+                "origin": origin,
+                "issues": canonical([issue._asdict() for issue in issues]) if issues else None,
+            }
+        )
         return len(log.evaluation_results)
 
-    def _measured(self, result: Any) -> dict[str, Any]:
+    def _measured(self, result: Any, issues: list[Issue]) -> dict[str, Any]:
         metric = result.metric_config
         tau, basis = threshold(metric)
         uncertainty = result.score_details.uncertainty or {}
-        flags = [issue.message for issue in result_issues(result, "")]
         return {
             "score": number(result.score_details.score),
             "unit": metric.metric_unit,
@@ -167,7 +169,7 @@ class Encoder:
             "basis": basis,
             "standard_error": standard_error(result),
             "samples": _count(uncertainty.get("num_samples")),
-            "flags": "; ".join(flags) or None,
+            "flags": "; ".join(issue.message for issue in issues) or None,
         }
 
     def _settings(self, raw: Mapping[str, Any], document: Mapping[str, Any], place: Place) -> dict[str, Any]:
@@ -198,29 +200,25 @@ class Encoder:
         if group is None:
             group = self._groups[key] = len(self._groups)
             card = self._cards.get(place.benchmark_name)
-            self._append(
-                self.groups,
-                **{name: value for name, value in place._asdict().items() if name in GROUP_COLUMNS},
-                group_id=group,
-                link=hashlib.blake2b(canonical(key).encode(), digest_size=8).hexdigest(),
-                model_id=model,
-                resolution=resolution,
-                path=place.path,
-                category=(card.category if card else None) or "uncategorised",
+            self.groups.append(
+                {
+                    **{name: value for name, value in place._asdict().items() if name in GROUP_COLUMNS},
+                    "group_id": group,
+                    "link": hashlib.blake2b(canonical(key).encode(), digest_size=8).hexdigest(),
+                    "model_id": model,
+                    "resolution": resolution,
+                    "path": place.path,
+                    "category": (card.category if card else None) or "uncategorised",
+                }
             )
         return group
 
-    @staticmethod
-    def _append(columns: dict[str, list[Any]], **values: Any) -> None:
-        for name, column in columns.items():
-            column.append(values[name])
-
     def tables(self) -> dict[str, pa.Table]:
         """Return the batch as Arrow tables by the name of the store's table."""
+        batch = {"logs": (self.logs, LOG_COLUMNS), "results": (self.rows, ROW_COLUMNS), "groups": (self.groups, GROUP_COLUMNS)}
         return {
-            "logs": pa.table({name: pa.array(self.logs[name], kind) for name, kind in LOG_COLUMNS.items()}),
-            "results": pa.table({name: pa.array(self.rows[name], kind) for name, kind in ROW_COLUMNS.items()}),
-            "groups": pa.table({name: pa.array(self.groups[name], kind) for name, kind in GROUP_COLUMNS.items()}),
+            table: pa.table({name: pa.array([line[name] for line in lines], kind) for name, kind in columns.items()})
+            for table, (lines, columns) in batch.items()
         }
 
 

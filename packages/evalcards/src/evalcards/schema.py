@@ -351,8 +351,8 @@ def standard_error(result: EvalResult) -> float | None:
     return float(value) if good else None
 
 
-def semantic_issues(log: EvalLog) -> Iterator[Issue]:
-    """Yield everything that is well-formed but strange in a log."""
+def log_issues(log: EvalLog) -> Iterator[Issue]:
+    """Yield what is strange in a log apart from its single results: its times, repeated result ids."""
     for key in ("evaluation_timestamp", "retrieved_timestamp"):
         text = log.document.get(key)
         if text is None:
@@ -364,13 +364,18 @@ def semantic_issues(log: EvalLog) -> Iterator[Issue]:
             yield Issue("warning", key, f"{str(text)[:40]!r} is not a time")
     seen: set[str] = set()
     for index, result in enumerate(log.evaluation_results):
-        place = f"evaluation_results[{index}]"
-        yield from result_issues(result, place)
         own = (result.model_extra or {}).get("evaluation_result_id")
         if isinstance(own, str):
             if own in seen:
-                yield Issue("warning", f"{place}.evaluation_result_id", f"{own!r} occurs twice")
+                yield Issue("warning", f"evaluation_results[{index}].evaluation_result_id", f"{own!r} occurs twice")
             seen.add(own)
+
+
+def semantic_issues(log: EvalLog) -> Iterator[Issue]:
+    """Yield everything that is well-formed but strange in a log."""
+    yield from log_issues(log)
+    for index, result in enumerate(log.evaluation_results):
+        yield from result_issues(result, f"evaluation_results[{index}]")
 
 
 def validate(obj: Any, semantic: bool = True) -> list[Issue]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evalcards import warehouse
 from evalcards.errors import ImportFailure, InputError, UnknownModel
-from evalcards.identity import ModelIndex, near_names, slug
+from evalcards.identity import ModelIndex, near_names, route_id, slug
 from evalcards.rows import GROUP_COLUMNS, LOG_COLUMNS, ROW_COLUMNS, Codes, Encoder, log_id
 from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
 from evalcards.signals.completeness import Completeness, Field, completeness
@@ -87,6 +87,8 @@ class Store:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, read_only: bool = False) -> None:
         self.path = None if path is None else Path(path)
         self.read_only = read_only
+        self._fields: tuple[Field, ...] | None = None
+        self._strict_empty = False
         try:
             self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
             if not read_only:
@@ -305,14 +307,24 @@ class Store:
         self._benchmark_signals = None
         return wanted
 
-    def completeness(self, fields: tuple[Field, ...] | None = None) -> dict[str, Completeness]:
+    def signals_settings(self) -> dict[str, Any]:
+        """Return the settings of the tables of signals, computing these with the defaults where there are none."""
+        found = self.fetch("SELECT value FROM meta WHERE key = 'signals'")
+        return json.loads(found[0][0]) if found else self.signals()
+
+    def reporting_schema(self, fields: tuple[Field, ...] | None = None, strict_empty: bool = False) -> None:
+        """Choose the fields, and the reading of empty values, by which completeness is told from now on."""
+        self._fields, self._strict_empty = fields, strict_empty
+        self._benchmark_signals = None
+
+    def completeness(self) -> dict[str, Completeness]:
         """Return the completeness of every benchmark that has a card or a result, by its slug."""
-        if fields is None and self._benchmark_signals is not None:
-            return self._benchmark_signals
-        found = {name: completeness(record, fields) for name, record in self._benchmark_records().items()}
-        if fields is None:
-            self._benchmark_signals = found
-        return found
+        if self._benchmark_signals is None:
+            records = self._benchmark_records()
+            self._benchmark_signals = {
+                name: completeness(record, self._fields, self._strict_empty) for name, record in records.items()
+            }
+        return self._benchmark_signals
 
     def _benchmark_records(self) -> dict[str, dict[str, Any]]:
         """Join each benchmark's card with what its results' sources state: an item counts if any source states it."""
@@ -366,15 +378,16 @@ class Store:
         return [json.loads(text) for (text,) in found]
 
     def model(self, name: str) -> dict[str, Any]:
-        """Return what is stored of a model: ``id``, ``meta`` (or None), ``triples``.
+        """Return what is stored of a model, named by id, alias or route: ``id``, ``meta`` (or None), ``triples``.
 
         Raises
         ------
         UnknownModel
             No result is of this model; the hint names near ones.
         """
-        canonical, _ = self._encoder.models.resolve(name.replace("__", "/", 1) if "/" not in name else name)
         known = [m for (m,) in self.fetch("SELECT DISTINCT model_id FROM groups ORDER BY 1")]
+        routes = {} if name in known else {route_id(m): m for m in known}
+        canonical, _ = self._encoder.models.resolve(routes.get(name, name))
         if canonical not in known:
             near = near_names(name, known)
             hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the models"
@@ -403,6 +416,30 @@ class Store:
             raise UnknownModel(f"no results of a benchmark {name!r}", hint)
         triples = [triple for triple in self.triples() if triple.benchmark == key]
         return {"id": key, "card": self.cards.get(key), "triples": triples}
+
+    def snapshot(self, name: str) -> dict[str, Any]:
+        """Record the present rows, signals and rates under a name; see `evalcards.snapshots.take`."""
+        from evalcards import snapshots
+
+        return snapshots.take(self, name)
+
+    def write_snapshot(self, name: str, created: str, summary: str) -> None:
+        """Copy rows and signals under a snapshot's name, in one transaction."""
+        self._connection.begin()
+        try:
+            self._connection.execute("INSERT INTO snapshots VALUES (?, ?, ?)", [name, created, summary])
+            self._connection.execute(
+                "INSERT INTO snapshot_rows SELECT ?, row_id, link, score FROM results JOIN groups USING (group_id)", [name]
+            )
+            self._connection.execute(
+                """INSERT INTO snapshot_groups SELECT ?, link, model_id, benchmark, path, metric, n_rows, n_parties,
+                has_variant_divergence, has_cross_party_divergence FROM group_signals JOIN groups USING (group_id)""",
+                [name],
+            )
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
 
     def query(self, sql: str) -> pa.Table:
         """Run a SELECT of the user's, which cannot change the store.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcards.errors import ImportFailure, InputError, SchemaError
-from evalcards.schema import SCHEMA_VERSION, EvalLog, ModelMeta, read_log
+from evalcards.schema import SCHEMA_VERSION, EvalLog, ModelMeta, read_log, timestamp
 from evalcards.strict_json import MAX_BYTES
 
 
@@ -164,8 +164,10 @@ def make_log(
 ) -> EvalLog:
     """Put an EEE log together and check it.
 
-    What the caller says of model and organisation goes before what the file says; the file's own model id is kept.
+    What the caller says of model and organisation goes before what the file says; the file's own model id is kept. The
+    record counts as made when the run was, so that a copied file with a new date gives the same record.
     """
+    moment, _ = timestamp(evaluated)
     details = {"deployment_type": "unknown", "model_availability": "unknown", **model_details}
     chosen = options.model_id or model
     if options.model_id:
@@ -174,7 +176,7 @@ def make_log(
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": evaluation_id,
         **without_none(evaluation_timestamp=evaluated),
-        "retrieved_timestamp": retrieved,
+        "retrieved_timestamp": retrieved if moment is None else str(int(moment.timestamp())),
         "source_metadata": {
             **without_none(source_name=source_name),
             "source_type": source_kind,

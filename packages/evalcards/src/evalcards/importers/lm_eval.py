@@ -39,6 +39,7 @@ _BOUNDS: dict[str, tuple[float | str, float | str]] = {
     "perplexity": (1.0, "Infinity"), "word_perplexity": (1.0, "Infinity"), "byte_perplexity": (1.0, "Infinity"),
     "bits_per_byte": (0.0, "Infinity"), "bleu": (0.0, 100.0), "chrf": (0.0, 100.0), "ter": (0.0, "Infinity"),
 }  # fmt: skip
+_LOADERS = ("json", "csv", "parquet", "text", "arrow")
 _LOWER = {"perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte", "ter", "brier_score"}
 _GENERATION = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_gen_toks": "max_tokens"}
 
@@ -166,7 +167,8 @@ def _result(
     return {
         "evaluation_name": task,
         "source_data": {
-            "dataset_name": str(config.get("dataset_path") or task),
+            # Local tasks name the loader, "json", instead of a data set.
+            "dataset_name": task if config.get("dataset_path") in (None, *_LOADERS) else str(config["dataset_path"]),
             "source_type": "other",
             **without_none(hf_split=config.get("test_split") or config.get("validation_split")),
         },

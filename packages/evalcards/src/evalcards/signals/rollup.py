@@ -112,14 +112,13 @@ def rollup(store: Store, *, profile: str = "paper", factor: float = 1.0) -> dict
     )
     category = dict(store.fetch("SELECT DISTINCT benchmark, category FROM groups"))
     complete = store.completeness()
-    for name, card in store.cards.items():
-        category.setdefault(name, card.category or "uncategorised")
     by_group = {line["category"]: line for line in groups}
     overall = {}
     by_category = {}
     for line in rows:
         name = line["category"]
-        chosen = [c for b, c in complete.items() if name is None or category.get(b) == name]
+        # A card without a result says nothing about the corpus.
+        chosen = [c for b, c in complete.items() if b in category and name in (None, category[b])]
         summary = _summary(line, by_group[name], chosen, profile)
         if name is None:
             overall = summary

@@ -56,9 +56,12 @@ SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """Slot to (when it applies, the paths into the evidence any of which discloses it)."""
 
+_SPLIT = {
+    slot: (rule, [(path.rpartition(".")[0], path.rpartition(".")[2]) for path in paths])
+    for slot, (rule, paths) in SLOTS.items()
+}
+_SPACES = tuple({name: None for _, paths in _SPLIT.values() for name, _ in paths})
 _LOG_PROB_TYPES = {"multiple_choice", "loglikelihood", "loglikelihood_rolling"}
-_REASONING = ("protocol.reasoning_effort", "protocol.reasoning_tokens", "generation_args.reasoning")
-_AGENTIC = ("protocol.scaffold", "protocol.compaction", "limits.message_limit")
 _NEGATIVE = {"false", "none", "off", "no", "disabled"}
 
 
@@ -96,34 +99,44 @@ def _affirmative(value: Any) -> bool:
     return not (isinstance(value, str) and value.strip().lower() in _NEGATIVE)
 
 
-def _look_up(evidence: Mapping[str, Any], path: str) -> Any:
+def _space(evidence: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return one namespace of the evidence, ``generation_config.additional_details`` being one too."""
     value: Any = evidence
-    for part in path.split("."):
-        if not isinstance(value, Mapping):
-            return None
+    for part in name.split("."):
         value = value.get(part)
+        if not isinstance(value, Mapping):
+            return {}
     return value
 
 
 def is_log_prob(evidence: Mapping[str, Any]) -> bool:
     """Tell whether the run says that it compares likelihoods; its own statement goes before the harness's task type."""
-    mode = _look_up(evidence, "row.scoring_mode")
+    mode = _space(evidence, "row").get("scoring_mode")
     if isinstance(mode, str) and mode.strip().lower() in ("log_prob", "generative"):
         return mode.strip().lower() == "log_prob"
-    kind = _look_up(evidence, f"{AD}.output_type")
+    kind = _space(evidence, AD).get("output_type")
     return isinstance(kind, str) and kind.strip().lower() in _LOG_PROB_TYPES
 
 
 def is_reasoning_run(evidence: Mapping[str, Any]) -> bool:
     """Tell whether the run affirms that the model reasoned."""
-    return any(_affirmative(_look_up(evidence, path)) for path in _REASONING)
+    protocol = _space(evidence, "protocol")
+    return (
+        _affirmative(protocol.get("reasoning_effort"))
+        or _affirmative(protocol.get("reasoning_tokens"))
+        or _affirmative(_space(evidence, "generation_args").get("reasoning"))
+    )
 
 
 def is_agentic_run(evidence: Mapping[str, Any]) -> bool:
     """Tell whether the run affirms a scaffold, compaction, a message limit or anything of an agent."""
-    agent = evidence.get("agent")
-    by_agent = isinstance(agent, Mapping) and any(_affirmative(value) for value in agent.values())
-    return by_agent or any(_affirmative(_look_up(evidence, path)) for path in _AGENTIC)
+    protocol = _space(evidence, "protocol")
+    return (
+        any(_affirmative(value) for value in _space(evidence, "agent").values())
+        or _affirmative(protocol.get("scaffold"))
+        or _affirmative(protocol.get("compaction"))
+        or _affirmative(_space(evidence, "limits").get("message_limit"))
+    )
 
 
 def reproducibility_slots(evidence: Mapping[str, Any]) -> SlotReport:
@@ -151,11 +164,12 @@ def reproducibility_slots(evidence: Mapping[str, Any]) -> SlotReport:
         "reasoning": True if is_reasoning_run(evidence) else None,
         "agentic": True if is_agentic_run(evidence) else None,
     }
+    spaces = {name: _space(evidence, name) for name in _SPACES}
     states: dict[str, State] = {}
-    for slot, (rule, paths) in SLOTS.items():
+    for slot, (rule, paths) in _SPLIT.items():
         if applies[rule] is False:
             states[slot] = "not_applicable"
-        elif any(disclosed(_look_up(evidence, path)) for path in paths):
+        elif any((value := spaces[name].get(key)) is not None and disclosed(value) for name, key in paths):
             states[slot] = "disclosed"
         else:
             states[slot] = "missing" if applies[rule] else "unknown"

@@ -1,0 +1,142 @@
+"""Measure the whole way, files to pages, in a process of its own, so that its memory is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from evalcards.generator import generate
+from evalcards.identity import route_id
+from evalcards.importing import import_files
+from evalcards.schema import BenchmarkCard
+from evalcards.store import Store
+
+
+def write_corpus(folder: Path, models: int, benchmarks: int, rows: int, seed: int = 0) -> tuple[Path, list[dict[str, Any]]]:
+    """Write a made-up corpus as one JSON file per record, 1,000 to a folder; return the folder and the cards."""
+    corpus = generate(models, benchmarks, rows, seed)
+    for number, document in enumerate(corpus.documents):
+        part = folder / f"{number // 1000:03d}"
+        if number % 1000 == 0:
+            part.mkdir(parents=True)
+        (part / f"{number}.json").write_text(json.dumps(document))
+    return folder, corpus.cards
+
+
+def measure(models: int, benchmarks: int, rows: int, pages: int = 60, seed: int = 0) -> dict[str, Any]:
+    """Import a made-up corpus from files into a new store file, compute the signals, ask for pages.
+
+    Parameters
+    ----------
+    models, benchmarks, rows
+        Size of the corpus.
+    pages
+        How many pages to ask for.
+    seed
+        Of the corpus.
+
+    Returns
+    -------
+    dict
+        ``rows``, ``files``, ``import_seconds``, ``signal_seconds``, ``page_seconds`` (list), ``largest_page`` (its rows),
+        ``peak_gb`` (resident memory of the process that did it).
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _, cards = write_corpus(folder / "records", models, benchmarks, rows, seed)
+        (folder / "cards.json").write_text(json.dumps(cards))
+        command = [sys.executable, "-m", "evalcards.scale", name, str(pages)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the measured process failed: {done.stderr.strip().splitlines()[-1:]}")
+        return json.loads(done.stdout)
+
+
+async def get(application: Any, path: str) -> tuple[int, bytes]:
+    """Ask an ASGI application for a page, without a network."""
+    page, _, query = path.partition("?")
+    scope = {
+        "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": page, "raw_path": page.encode(),
+        "query_string": query.encode(), "root_path": "", "headers": [], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+    status, pieces = 0, []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        else:
+            pieces.append(message.get("body", b""))
+
+    await application(scope, receive, send)
+    return status, b"".join(pieces)
+
+
+def page_paths(store: Store, pages: int) -> tuple[list[str], int]:
+    """Return addresses spread over a store: start, lists, cards (the largest too), results; and the largest card's rows."""
+    models = store.fetch("SELECT model_id, count(*) n FROM results JOIN groups USING (group_id) GROUP BY 1 ORDER BY n DESC, 1")
+    benchmarks = store.fetch("SELECT benchmark, count(*) n FROM results JOIN groups USING (group_id) GROUP BY 1 ORDER BY n DESC, 1")
+    rows = [row for (row,) in store.fetch("SELECT row_id FROM results ORDER BY row_id LIMIT 5000")]
+    part = max(1, pages // 4)
+
+    def spread(items: list[Any]) -> list[Any]:
+        return items[:: max(1, len(items) // part)][:part]
+
+    paths = ["/", "/?mode=policy", "/models", "/benchmarks", "/compare"]
+    paths += [f"/model/{quote(route_id(name), safe='')}" for name, _ in spread(models)]
+    paths += [f"/benchmark/{name}" for name, _ in spread(benchmarks)]
+    paths += [f"/row/{name}" for name in spread(rows)]
+    return paths, max(models[0][1], benchmarks[0][1])
+
+
+def _main(folder: Path, pages: int) -> dict[str, Any]:
+    from evalcards.web import app
+
+    cards = [BenchmarkCard.model_validate(card) for card in json.loads((folder / "cards.json").read_text())]
+    with Store(folder / "store.duckdb") as store:
+        store.add_cards(cards)
+        start = time.perf_counter()
+        report = import_files(store, [folder / "records"])
+        imported = time.perf_counter()
+        store.signals()
+        signalled = time.perf_counter()
+        application = app(store)
+        paths, largest = page_paths(store, pages)
+        seconds = []
+
+        async def ask() -> None:
+            # Lists and sums over the whole store are kept between requests: the first of each is made before.
+            for path in paths[:5]:
+                await get(application, path)
+            for path in paths:
+                begin = time.perf_counter()
+                status, _ = await get(application, path)
+                seconds.append(time.perf_counter() - begin)
+                if status != 200:
+                    raise RuntimeError(f"{path} answered {status}")
+
+        asyncio.run(ask())
+        return {
+            "rows": report.rows,
+            "files": report.files,
+            "import_seconds": imported - start,
+            "signal_seconds": signalled - imported,
+            "page_seconds": seconds,
+            "largest_page": largest,
+            "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_main(Path(sys.argv[1]), int(sys.argv[2]))) + "\n")
