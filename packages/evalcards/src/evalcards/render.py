@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import html
 import json
 import math
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -143,10 +145,8 @@ def _pretty(value: Any) -> str:
 
 def _cell(value: Any) -> str:
     """Write a value into a Markdown table: no line breaks, no bars, no tags."""
-    text = " ".join(str(value).split())
-    for mark in "\\|<>[]`*_":
-        text = text.replace(mark, f"\\{mark}")
-    return text
+    text = html.escape(" ".join(str(value).split()), quote=False)
+    return re.sub(r"([\\|\[\]`*_])", r"\\\1", text)
 
 
 @functools.cache

@@ -10,8 +10,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from evalcards.generator import generate
 from evalcards.identity import route_id
@@ -60,27 +60,36 @@ def measure(models: int, benchmarks: int, rows: int, pages: int = 60, seed: int 
         return json.loads(done.stdout)
 
 
-async def get(application: Any, path: str) -> tuple[int, bytes]:
-    """Ask an ASGI application for a page, without a network."""
+class Answer(NamedTuple):
+    """What an application answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+async def get(application: Any, path: str) -> Answer:
+    """Ask an ASGI application for a page, without a network; the path is as in an address, percent-encoded."""
     page, _, query = path.partition("?")
     scope = {
-        "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": page, "raw_path": page.encode(),
+        "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": unquote(page), "raw_path": page.encode(),
         "query_string": query.encode(), "root_path": "", "headers": [], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
     }  # fmt: skip
-    status, pieces = 0, []
+    status, headers, pieces = 0, {}, []
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: dict[str, Any]) -> None:
-        nonlocal status
+        nonlocal status, headers
         if message["type"] == "http.response.start":
             status = message["status"]
+            headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
         else:
             pieces.append(message.get("body", b""))
 
     await application(scope, receive, send)
-    return status, b"".join(pieces)
+    return Answer(status, headers, b"".join(pieces))
 
 
 def page_paths(store: Store, pages: int) -> tuple[list[str], int]:
@@ -121,10 +130,10 @@ def _main(folder: Path, pages: int) -> dict[str, Any]:
                 await get(application, path)
             for path in paths:
                 begin = time.perf_counter()
-                status, _ = await get(application, path)
+                answer = await get(application, path)
                 seconds.append(time.perf_counter() - begin)
-                if status != 200:
-                    raise RuntimeError(f"{path} answered {status}")
+                if answer.status != 200:
+                    raise RuntimeError(f"{path} answered {answer.status}")
 
         asyncio.run(ask())
         return {

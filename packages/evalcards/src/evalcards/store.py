@@ -456,7 +456,7 @@ class Store:
                 raise InputError("a query must be one SELECT", hint="the store is read-only here")
             cursor.execute("BEGIN TRANSACTION READ ONLY")
             try:
-                return cursor.execute(sql).to_arrow_table()
+                return cursor.sql(sql).to_arrow_table()
             finally:
                 cursor.execute("ROLLBACK")
         except duckdb.Error as error:

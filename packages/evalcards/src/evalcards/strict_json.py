@@ -190,9 +190,14 @@ def stream_members(path: Path, wanted: set[str], *, max_bytes: int, chunk: int =
 
 
 class _MemberReader:
-    """A machine over chunks of text that follows strings and nesting and keeps only the wanted members' text."""
+    """A machine over chunks of text that follows strings and nesting and keeps only the wanted members' text.
 
-    _INTERESTING = re.compile(r'["\\{}\[\],:]')
+    Inside a member only quotes and brackets matter; commas and colons do where the members themselves are.
+    """
+
+    _DEEP = re.compile(r'["{}\[\]]')
+    _TOP = re.compile(r'["{}\[\],:]')
+    _STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
     def __init__(self, path: str, wanted: set[str], max_bytes: int) -> None:
         self.path, self.wanted, self.max_bytes = path, wanted, max_bytes
@@ -205,7 +210,8 @@ class _MemberReader:
         self.started = self.ended = False
 
     def _keep(self, text: str) -> None:
-        if text and (self.key is None or self.key in self.wanted):
+        """Keep a stretch of the present key or wanted value."""
+        if text and self.depth and (self.key is None or self.key in self.wanted):
             self.size += len(text)
             if self.size > self.max_bytes:
                 raise too_large(f"{self.path}, {self.key or 'a key'}", self.size, self.max_bytes)
@@ -224,58 +230,53 @@ class _MemberReader:
 
     def feed(self, text: str) -> None:
         """Follow one more piece of the file."""
-        position = 0
-        if self.escaped and text:
-            self._keep(text[0])
-            position, self.escaped = 1, False
         if not self.started:
-            if text.strip() and not text.lstrip().startswith("{"):
+            text = text.lstrip()
+            if text and not text.startswith("{"):
                 raise SchemaError(self.path, "not a JSON object", 1, 1)
-            self.started = bool(text.strip())
-        while match := self._INTERESTING.search(text, position):
-            mark = match.group()
+            self.started = bool(text)
+        kept = position = 0
+        if self.escaped and text:
+            position, self.escaped = 1, False
+        while True:
             if self.in_string:
-                position = self._inside_string(text, position, match.start(), mark)
-                continue
-            if mark == "\\":
-                raise SchemaError(self.path, "not JSON: a backslash outside a string")
-            if self.depth:
-                self._keep(text[position : match.start()])
+                position = self._STRING.match(text, position).end()  # ty: ignore[unresolved-attribute]
+                if position >= len(text):
+                    break
+                if text[position] == "\\":  # the escaped character is in the next piece
+                    self.escaped = True
+                    break
+                position, self.in_string = position + 1, False
+            match = (self._DEEP if self.depth > 1 else self._TOP).search(text, position)
+            if match is None:
+                break
             position = match.end()
-            self._structure(mark)
-        if self.depth or self.in_string:
-            self._keep(text[position:])
+            kept = self._structure(match.group(), text, kept, position)
+        self._keep(text[kept:])
 
-    def _inside_string(self, text: str, position: int, at: int, mark: str) -> int:
-        end = at + 1
-        if mark == "\\":
-            end = at + 2
-            self.escaped = end > len(text)
-        elif mark == '"':
-            self.in_string = False
-        self._keep(text[position:end])
-        return end
-
-    def _structure(self, mark: str) -> None:
+    def _structure(self, mark: str, text: str, kept: int, position: int) -> int:
+        """Follow a mark outside strings; return up to where the text is dealt with."""
         if mark == '"':
             self.in_string = True
         elif mark in "{[":
             self.depth += 1
-            if self.depth == 1:
-                return
+            return position if self.depth == 1 else kept
         elif mark in "}]":
-            self.depth -= 1
-            if self.depth == 0:
+            if self.depth == 1:
+                self._keep(text[kept : position - 1])
                 self._finish_member()
                 self.ended = True
-                return
-        if self.depth == 1 and mark == ":" and self.key is None:
-            self.key = json.loads(self._take())
-            return
-        if self.depth == 1 and mark == ",":
+                kept = position
+            self.depth -= 1
+        elif self.depth == 1 and mark == ":" and self.key is None:
+            self._keep(text[kept : position - 1])
+            self.key = loads(self._take(), f"{self.path}, a key")
+            return position
+        elif self.depth == 1 and mark == ",":
+            self._keep(text[kept : position - 1])
             self._finish_member()
-            return
-        self._keep(mark)
+            return position
+        return kept
 
     def close(self) -> dict[str, Any]:
         """Return what was found, after making sure that the object ended."""

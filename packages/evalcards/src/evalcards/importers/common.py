@@ -128,7 +128,7 @@ def strings(**values: Any) -> dict[str, str]:
     return found
 
 
-def iso(seconds: float | None) -> str | None:
+def iso(seconds: float | int | None) -> str | None:
     """Return Unix seconds as ISO 8601 in UTC."""
     if seconds is None:
         return None

@@ -166,7 +166,7 @@ def _line(
 
 
 def _result(
-    line: Mapping[str, Any], score: Mapping[str, Any], value: float, percent: str | None, plan: dict[str, Any]
+    line: Mapping[str, Any], score: Mapping[str, Any], value: float | int, percent: str | None, plan: dict[str, Any]
 ) -> dict[str, Any]:
     def said(key: str) -> Any:
         return score[key] if key in score else _cell(line, plan.get(key))

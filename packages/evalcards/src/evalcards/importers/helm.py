@@ -146,7 +146,7 @@ def _state(run: Path, options: Options, result: ImportResult) -> dict[str, Any]:
 
 
 def _result(
-    metric: str, name: dict[str, Any], score: float, spec: dict[str, Any], scenario: Any, state: dict[str, Any]
+    metric: str, name: dict[str, Any], score: float | int, spec: dict[str, Any], scenario: Any, state: dict[str, Any]
 ) -> dict[str, Any]:
     adapter = spec.get("adapter_spec") or {}
     scenario_args = (spec.get("scenario_spec") or {}).get("args") or {}

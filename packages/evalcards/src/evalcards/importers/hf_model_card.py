@@ -123,14 +123,14 @@ def _entry(
         by_source.setdefault(key, []).append(_result(entry, metric, value, unit))
 
 
-def _value(given: Any) -> tuple[float | None, str | None]:
+def _value(given: Any) -> tuple[float | int | None, str | None]:
     if isinstance(given, str) and (match := _NUMBER.fullmatch(given.strip())):
         number = float(match.group(1))
         return (number if math.isfinite(number) else None), ("percent" if match.group(2) else None)
     return finite(given), None
 
 
-def _result(entry: dict[str, Any], metric: dict[str, Any], value: float, unit: str | None) -> dict[str, Any]:
+def _result(entry: dict[str, Any], metric: dict[str, Any], value: float | int, unit: str | None) -> dict[str, Any]:
     dataset = entry.get("dataset") if isinstance(entry.get("dataset"), dict) else {}
     task = entry.get("task") if isinstance(entry.get("task"), dict) else {}
     kind = str(metric.get("type") or metric.get("name") or "score")

@@ -6,11 +6,12 @@ Only the parts that hold settings and scores are read; the samples, which make u
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 if sys.version_info < (3, 14):
     import zipfile_zstd  # noqa: F401  (teaches zipfile to read Zstandard)
@@ -101,7 +102,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, options: Options) -
     return strict_json.loads(data, f"{path}, {name}", constants=True)
 
 
-def _capped(stream: IO[bytes], most: int, name: str) -> bytes:
+def _capped(stream: io.BufferedIOBase, most: int, name: str) -> bytes:
     pieces, size = [], 0
     while piece := stream.read(1 << 16):
         size += len(piece)
@@ -167,7 +168,7 @@ def _score_results(
 
 
 def _result(
-    scorer: str, metric: str, value: float, error: float | None, spread: float | None, document: dict[str, Any]
+    scorer: str, metric: str, value: float | int, error: float | int | None, spread: float | int | None, document: dict[str, Any]
 ) -> dict[str, Any]:
     header = document["eval"]
     dataset, config = header.get("dataset") or {}, header.get("config") or {}

@@ -146,7 +146,7 @@ def _task_results(
 
 
 def _result(
-    task: str, name: str, choice: str, score: float, error: float | None, document: dict[str, Any], path: Path
+    task: str, name: str, choice: str, score: float | int, error: float | int | None, document: dict[str, Any], path: Path
 ) -> dict[str, Any]:
     config = (document.get("configs") or {}).get(task) or {}
     run = document.get("config") or {}

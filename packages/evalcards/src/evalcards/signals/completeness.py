@@ -106,15 +106,6 @@ def field_set(path: str | Path | None = None) -> tuple[Field, ...]:
     return _default_fields() if path is None else _parse(strict_json.read(Path(path)), str(path))
 
 
-def _look_up(record: Any, path: str) -> Any:
-    value = record
-    for part in path.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(part)
-    return value
-
-
 def says_something(value: Any) -> bool:
     """Tell whether a value is more than an empty shell: the strict reading of "populated"."""
     if value is None:
@@ -128,14 +119,21 @@ def says_something(value: Any) -> bool:
     return True
 
 
-def _score(record: Any, field: Field, strict: bool) -> float:
-    def there(path: str) -> bool:
-        value = _look_up(record, path)
-        return says_something(value) if strict else value is not None
-
-    if field.coverage == "partial":
-        return sum(there(f"{field.path}.{item}") for item in field.items) / len(field.items)
-    return float(there(field.path))
+def _scores(record: Any, fields: Sequence[Field]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return each field's score, plainly and strictly read."""
+    plain, strict = {}, {}
+    for field in fields:
+        holder = record
+        spaces = field.path.split(".")
+        # The last space of a full field is the value itself; a partial field holds its items.
+        for space in spaces if field.items else spaces[:-1]:
+            holder = holder.get(space) if isinstance(holder, Mapping) else None
+        keys = field.items or spaces[-1:]
+        values = [holder.get(key) for key in keys] if isinstance(holder, Mapping) else []
+        there = [value for value in values if value is not None]
+        plain[field.path] = len(there) / len(keys)
+        strict[field.path] = sum(says_something(value) for value in there) / len(keys)
+    return plain, strict
 
 
 def completeness(
@@ -161,8 +159,7 @@ def completeness(
     arXiv 2606.09809, signal "reporting completeness".
     """
     fields = _default_fields() if field_set is None else tuple(field_set)
-    plain = {field.path: _score(record, field, strict=False) for field in fields}
-    strict = {field.path: _score(record, field, strict=True) for field in fields}
+    plain, strict = _scores(record, fields)
     scores = strict if strict_empty else plain
     partial = tuple(
         PartialField(field.path, round(scores[field.path] * len(field.items)), len(field.items))
