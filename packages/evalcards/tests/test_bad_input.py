@@ -36,7 +36,11 @@ def test_a_percent_under_proportion_bounds_is_flagged_and_never_rescaled(record)
 
 
 def test_other_scores_outside_their_bounds_are_flagged_too(record):
-    for score, metric in ((11.0, {"min_score": 0, "max_score": 10}), (120.0, {"metric_unit": "percent"}), (-0.1, {"metric_unit": "proportion"})):
+    for score, metric in (
+        (11.0, {"min_score": 0, "max_score": 10}),
+        (120.0, {"metric_unit": "percent"}),
+        (-0.1, {"metric_unit": "proportion"}),
+    ):
         assert [i.level for i in validate(record(score, metric=metric))] == ["warning"]
     assert validate(record(5.0, metric={"min_score": 10, "max_score": 0}))[0].message.startswith("min_score 10 over")
 
@@ -97,7 +101,14 @@ def test_an_unknown_version_is_read_as_the_known_one_or_refused(record):
     del newer["eval_library"]
     with pytest.raises(SchemaError, match="eval_library: required"):
         read_log(newer)
-    for key in ("schema_version", "evaluation_id", "retrieved_timestamp", "source_metadata", "model_info", "evaluation_results"):
+    for key in (
+        "schema_version",
+        "evaluation_id",
+        "retrieved_timestamp",
+        "source_metadata",
+        "model_info",
+        "evaluation_results",
+    ):
         lacking = {k: v for k, v in record().items() if k != key}
         with pytest.raises(SchemaError, match=key):
             read_log(lacking)
@@ -134,7 +145,10 @@ def test_times_without_zone_are_utc_whatever_the_host_says(record, monkeypatch):
     try:
         found, naive = timestamp("2025-11-24T16:00:00")
         assert (found, naive) == (datetime.datetime(2025, 11, 24, 16, tzinfo=datetime.UTC), True)
-        assert timestamp("2025-11-24T16:00:00+02:00") == (datetime.datetime(2025, 11, 24, 14, tzinfo=datetime.UTC), False)
+        assert timestamp("2025-11-24T16:00:00+02:00") == (
+            datetime.datetime(2025, 11, 24, 14, tzinfo=datetime.UTC),
+            False,
+        )
         assert timestamp("1764000000")[0] == datetime.datetime(2025, 11, 24, 16, tzinfo=datetime.UTC)
         assert timestamp("soon") == timestamp(None) == (None, False)
         issues = validate(record(evaluation_timestamp="2025-11-24T16:00:00"))
@@ -145,12 +159,21 @@ def test_times_without_zone_are_utc_whatever_the_host_says(record, monkeypatch):
         time.tzset()
 
 
-HOSTILE = ["../../../etc/passwd", "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a|b\n# c", "{{7*7}}", "'; DROP TABLE logs; --"]
+HOSTILE = [
+    "../../../etc/passwd",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "a|b\n# c",
+    "{{7*7}}",
+    "'; DROP TABLE logs; --",
+]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_text_everywhere(tmp_path, record, name):
-    store = stored(record(0.5, model=f"x/{name}", name=f"B {name}", organisation=name, arguments={"prompt_template": name}))
+    store = stored(
+        record(0.5, model=f"x/{name}", name=f"B {name}", organisation=name, arguments={"prompt_template": name})
+    )
     for mode in ("research", "policy"):
         page = card(store, model=f"x/{name}", mode=mode)
         assert "<script" not in page
@@ -204,7 +227,9 @@ def test_two_gigabytes_are_refused_before_they_are_read(tmp_path):
 def test_a_log_larger_than_the_cap_is_streamed_past_its_samples(tmp_path):
     path, _, _ = inspect_log_file(tmp_path, name="log.json")
     document = json.loads(path.read_text())
-    document["samples"] = [{"id": i, "input": 'tricky "}]\\' * 50, "messages": [{"a": [1, {"b": "]"}]}]} for i in range(3000)]
+    document["samples"] = [
+        {"id": i, "input": 'tricky "}]\\' * 50, "messages": [{"a": [1, {"b": "]"}]}]} for i in range(3000)
+    ]
     path.write_text(json.dumps({"samples": document.pop("samples"), **document}))
     assert path.stat().st_size > 2_000_000
     found = inspect(path, Options(max_bytes=100_000))
@@ -215,7 +240,15 @@ def test_a_log_larger_than_the_cap_is_streamed_past_its_samples(tmp_path):
 
 @pytest.mark.parametrize("chunk", [1, 3, 64, 1 << 16])
 def test_streaming_gives_what_parsing_gives(tmp_path, chunk):
-    document = {"a": {"x": [1, "}", {"y": '\\"'}]}, 'k"ey': "é\\u0041", "b": "tail\\", "c": [], "d": -1.5e3, "e": None, "f": {}}
+    document = {
+        "a": {"x": [1, "}", {"y": '\\"'}]},
+        'k"ey': "é\\u0041",
+        "b": "tail\\",
+        "c": [],
+        "d": -1.5e3,
+        "e": None,
+        "f": {},
+    }
     path = tmp_path / "x.json"
     path.write_text(" \n" + json.dumps(document, indent=2), encoding="utf-8")
     assert strict_json.stream_members(path, set(document), max_bytes=10_000, chunk=chunk) == document

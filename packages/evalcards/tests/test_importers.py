@@ -30,7 +30,11 @@ def test_found_is_rows_plus_failures_in_every_format(tmp_path, name):
     assert kind == name
     assert (found.found, found.rows, found.failed) == (results, results - bad, bad)
     with Store(None) as store:
-        report = import_files(store, [tmp_path], mapping=mapping) if name != "csv" else import_files(store, [path], mapping=mapping)
+        report = (
+            import_files(store, [tmp_path], mapping=mapping)
+            if name != "csv"
+            else import_files(store, [path], mapping=mapping)
+        )
         assert sum(t.rows for t in store.triples()) == results - bad
         assert store.fetch("SELECT sum(n) FROM failures") == [(bad,)]
         assert (report.found, report.rows, report.failed) == (results, results - bad, bad)
@@ -67,7 +71,9 @@ def test_a_local_checkpoint_path_can_be_named_and_is_recorded(tmp_path):
     info = lm_eval(path).logs[0].document["model_info"]
     assert info["id"] == "./checkpoints/run-7"
     assert "developer" not in info
-    named = lm_eval(path, Options(model_id="example/seven", organisation="Us", relationship="first_party")).logs[0].document
+    named = (
+        lm_eval(path, Options(model_id="example/seven", organisation="Us", relationship="first_party")).logs[0].document
+    )
     assert named["model_info"]["id"] == "example/seven"
     assert named["model_info"]["additional_details"]["reported_id"] == "./checkpoints/run-7"
     assert named["source_metadata"]["source_organization_name"] == "Us"
@@ -141,7 +147,9 @@ def test_csv_cells_and_constants(tmp_path):
     assert found.logs[0].source_metadata.source_organization_name == "Example Board"
     long = tmp_path / "long.csv"
     long.write_text("m,b,s,se\nexample/one,MMLU,0.5,0.01\nexample/one,ARC,0.4,\n")
-    found = csv(long, {"model": "m", "benchmark": "b", "score": "s", "standard_error": "se", "metric": {"value": "accuracy"}})
+    found = csv(
+        long, {"model": "m", "benchmark": "b", "score": "s", "standard_error": "se", "metric": {"value": "accuracy"}}
+    )
     assert [r["evaluation_name"] for log in found.logs for r in log.document["evaluation_results"]] == ["MMLU", "ARC"]
 
 

@@ -1,4 +1,4 @@
-"""The four signals against loops written from their definitions, invariants, and the cases where they could go wrong."""
+"""The four signals against loops from their definitions, invariants, and cases where they could go wrong."""
 
 import itertools
 import json
@@ -29,11 +29,18 @@ from evalcards.signals.slots import SLOTS
 from papers_shared.errors import InputError
 
 values = st.one_of(st.none(), st.booleans(), st.floats(0, 2), st.integers(0, 5), st.sampled_from(["", "a", "b"]))
-arguments = st.dictionaries(st.sampled_from([*SETUP_FIELDS, "eval_plan", "eval_limits", "harness", "other"]), values, max_size=6)
+arguments = st.dictionaries(
+    st.sampled_from([*SETUP_FIELDS, "eval_plan", "eval_limits", "harness", "other"]), values, max_size=6
+)
 scores = st.one_of(
-    st.floats(-1, 2, allow_nan=False), st.integers(0, 1), st.none(), st.just(math.nan), st.just(math.inf), st.booleans(),
+    st.floats(-1, 2, allow_nan=False),
+    st.integers(0, 1),
+    st.none(),
+    st.just(math.nan),
+    st.just(math.inf),
+    st.booleans(),
     st.sampled_from([0.25, 0.3, 0.7, 0.75]),
-)  # fmt: skip
+)
 parties = st.sampled_from([None, "", "A Lab", "a  lab", " B Lab", "C"])
 relations = st.sampled_from(["first_party", "third_party", "collaborative", "other", None])
 row = st.builds(
@@ -67,7 +74,11 @@ def test_profiles_ask_for_what_their_sources_say():
     assert reproducibility({"temperature": 0, "max_tokens": 1}, False).missing_fields == ()
     assert reproducibility({}, True).missing_fields == ("temperature", "max_tokens", "eval_plan", "eval_limits")
     assert reproducibility({}, True, "paper-h1").missing_fields[-1] == "harness"
-    assert reproducibility({"prompt_template": ""}, False, "spec4").missing_fields == ("temperature", "top_p", "max_tokens")
+    assert reproducibility({"prompt_template": ""}, False, "spec4").missing_fields == (
+        "temperature",
+        "top_p",
+        "max_tokens",
+    )
     assert reproducibility(None, False).populated_field_count == 0
     with pytest.raises(InputError, match="no reproducibility profile"):
         reproducibility({}, False, "best")
@@ -98,7 +109,9 @@ def evidence(**more):
 
 
 def test_log_prob_runs_are_not_asked_for_temperature_or_length():
-    found = reproducibility_slots(evidence(generation_config={"additional_details": {"output_type": "multiple_choice"}}))
+    found = reproducibility_slots(
+        evidence(generation_config={"additional_details": {"output_type": "multiple_choice"}})
+    )
     assert found.slots["decoding"] == found.slots["length"] == "not_applicable"
     assert (found.disclosed, found.applicable) == (3, 3)
     said = reproducibility_slots(evidence(row={"scoring_mode": "log_prob"}))
@@ -128,7 +141,9 @@ def test_a_negative_discloses_but_marks_nothing():
     assert reproducibility_slots(evidence(generation_args={"reasoning": True})).slots["reasoning_budget"] == "disclosed"
 
 
-@pytest.mark.parametrize(("value", "told"), [(0, True), (False, True), ("", False), ([], False), ({}, False), (None, False)])
+@pytest.mark.parametrize(
+    ("value", "told"), [(0, True), (False, True), ("", False), ([], False), ({}, False), (None, False)]
+)
 def test_empty_shells_disclose_nothing(value, told):
     found = reproducibility_slots({"generation_args": {"temperature": value}})
     assert (found.slots["decoding"] == "disclosed") is told
@@ -165,7 +180,11 @@ paths = [f"{f.path}.{i}" if i else f.path for f in field_set() for i in (f.items
 
 
 @few
-@given(st.lists(st.sampled_from(paths), unique=True), st.sampled_from(["x", "", [], "Not specified", 0]), st.sampled_from(paths))
+@given(
+    st.lists(st.sampled_from(paths), unique=True),
+    st.sampled_from(["x", "", [], "Not specified", 0]),
+    st.sampled_from(paths),
+)
 def test_completeness_is_the_mean_of_field_scores_bounded_and_monotone(chosen, value, more):
     record: dict = {}
     for path in chosen:
@@ -199,7 +218,11 @@ def test_a_field_set_of_ones_own_is_checked(tmp_path):
     good = tmp_path / "fields.json"
     good.write_text(json.dumps({"fields": [{"path": "benchmark_card.data.size", "coverage": "full"}]}))
     assert completeness({"benchmark_card": {"data": {"size": "3"}}}, field_set(good)).score == 1
-    for bad in ({"fields": []}, {"fields": [{"path": "a", "coverage": "some"}]}, {"fields": [{"path": "a", "coverage": "partial"}]}):
+    for bad in (
+        {"fields": []},
+        {"fields": [{"path": "a", "coverage": "some"}]},
+        {"fields": [{"path": "a", "coverage": "partial"}]},
+    ):
         good.write_text(json.dumps(bad))
         with pytest.raises(InputError):
             field_set(good)
@@ -208,7 +231,11 @@ def test_a_field_set_of_ones_own_is_checked(tmp_path):
 @few
 @given(rows_strategy)
 def test_provenance_counts_named_organisations(rows):
-    names = {" ".join(n.split()).lower() for r in rows if (n := r["source_metadata"]["source_organization_name"]) and n.strip()}
+    names = {
+        " ".join(n.split()).lower()
+        for r in rows
+        if (n := r["source_metadata"]["source_organization_name"]) and n.strip()
+    }
     for given_row, found in zip(rows, provenance(rows), strict=True):
         relation = given_row["source_metadata"]["evaluator_relationship"]
         assert found.source_type == ("unspecified" if relation in (None, "other") else relation)
@@ -274,7 +301,9 @@ def test_variant_divergence_is_the_brute_force(rows, metric, factor):
     assert found.divergence_magnitude == pytest.approx(widest, abs=1e-12)
     assert found.has_variant_divergence == (widest > tau * (1 + 1e-9))
     assert [d.field for d in found.differing_setup_fields] == fields
-    assert found.score_scale_anomaly == (metric.get("metric_unit") == "proportion" and any(not 0 <= s <= 1 for s in numbers))
+    assert found.score_scale_anomaly == (
+        metric.get("metric_unit") == "proportion" and any(not 0 <= s <= 1 for s in numbers)
+    )
 
 
 @few
@@ -319,7 +348,10 @@ def test_signals_do_not_depend_on_the_order_of_rows(rows, metric, random):
 
 
 def _pair(a, b):
-    return [{"evaluation_id": str(i), "score": s, "generation_args": {"top_k": i}, "source_metadata": {}} for i, s in enumerate((a, b))]
+    return [
+        {"evaluation_id": str(i), "score": s, "generation_args": {"top_k": i}, "source_metadata": {}}
+        for i, s in enumerate((a, b))
+    ]
 
 
 def test_binary_fractions_do_not_decide():
@@ -339,7 +371,10 @@ def test_proportions_as_percent_change_no_flag(parts):
             for i, p in enumerate(parts)
         ]  # fmt: skip
 
-    for signal, flag in ((variant_divergence, "has_variant_divergence"), (cross_party_divergence, "has_cross_party_divergence")):
+    for signal, flag in (
+        (variant_divergence, "has_variant_divergence"),
+        (cross_party_divergence, "has_cross_party_divergence"),
+    ):
         one, hundred = signal(rows(1), {"metric_unit": "proportion"}), signal(rows(100), {"metric_unit": "percent"})
         assert getattr(one, flag) == getattr(hundred, flag)
 

@@ -12,8 +12,8 @@ from evalcards.errors import InputError, SnapshotExists, UnitMismatch, UnknownMo
 from evalcards.generator import PATTERNS, generate
 from evalcards.identity import ModelIndex, parse_model, route_id, slug
 from evalcards.schema import BenchmarkCard, ModelMeta, read_log
-from evalcards.significance import corpus_tests, error_of, holm, z_test
 from evalcards.signals import rollup
+from evalcards.significance import corpus_tests, error_of, holm, z_test
 from evalcards.snapshots import diff
 from evalcards.store import Store
 
@@ -34,12 +34,17 @@ def messy_records(record, seed):
         arguments = {
             key: rng.choice(options)
             for key, options in {
-                "temperature": [0, 0.0, 0.7, None], "top_k": [1, "1"], "prompt_template": ["", "p"], "max_tokens": [8, 16],
+                "temperature": [0, 0.0, 0.7, None],
+                "top_k": [1, "1"],
+                "prompt_template": ["", "p"],
+                "max_tokens": [8, 16],
                 "agentic_eval_config": [None, {"b": 1, "a": 2}, {"a": 2, "b": 1}],
             }.items()
             if rng.random() < 0.6
-        }  # fmt: skip
-        bounds = rng.choice([{}, {"metric_unit": "proportion"}, {"min_score": 0, "max_score": 10}, {"max_score": "Infinity"}])
+        }
+        bounds = rng.choice(
+            [{}, {"metric_unit": "proportion"}, {"min_score": 0, "max_score": 10}, {"max_score": "Infinity"}]
+        )
         made.append(
             record(
                 rng.choice([0.25, 0.3, 0.7, 0.75, 0.75, 2, 1e400, 73.4]),
@@ -164,8 +169,9 @@ def test_rollups_are_sums_over_rows(corpus, store):
         assert sum(p["rows"] for p in parts) == overall["rows"]
         assert sum(p["triples"] for p in parts) == overall["triples"]
         assert sum(p["completeness"]["benchmarks"] for p in parts) == overall["completeness"]["benchmarks"]
-        assert sum(p["comparability"]["variant_divergence"]["of"] for p in parts) == (
-            overall["comparability"]["variant_divergence"]["of"]
+        assert (
+            sum(p["comparability"]["variant_divergence"]["of"] for p in parts)
+            == (overall["comparability"]["variant_divergence"]["of"])
         )
     store.signals()
     agentic = store.fetch("SELECT count(*) FROM row_signals WHERE agentic")[0][0]
@@ -184,7 +190,8 @@ def test_a_larger_factor_flags_no_more_in_the_store(corpus):
     with Store(None) as store:
         store.add(corpus.logs())
         counts = [
-            rollup(store, factor=f)["overall"]["comparability"]["variant_divergence"]["count"] for f in (0.5, 1.0, 1.5, 2.0)
+            rollup(store, factor=f)["overall"]["comparability"]["variant_divergence"]["count"]
+            for f in (0.5, 1.0, 1.5, 2.0)
         ]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > counts[-1]
@@ -226,7 +233,9 @@ def test_model_names_are_taken_apart():
     assert index.resolve("a/b_1")[1] == "unresolved"  # two registered ids fold to it
 
 
-@pytest.mark.parametrize("name", ["C", "C++", "C#", "../../etc/passwd", "<script>alert(1)</script>", "日本語", "", "a" * 500])
+@pytest.mark.parametrize(
+    "name", ["C", "C++", "C#", "../../etc/passwd", "<script>alert(1)</script>", "日本語", "", "a" * 500]
+)
 def test_slugs_hold_nothing_but_plain_letters(name):
     assert all(c in "abcdefghijklmnopqrstuvwxyz0123456789_-" for c in slug(name))
     assert 0 < len(slug(name)) < 100
@@ -236,7 +245,9 @@ def test_slugs_hold_nothing_but_plain_letters(name):
 def test_cards_move_rows_to_their_benchmark(record):
     with Store(None) as store:
         store.add([read_log(record(name="hendrycks_anatomy"))])
-        store.add_cards([BenchmarkCard.model_validate({"benchmark_details": {"name": "MMLU"}, "aliases": ["hendrycks"]})])
+        store.add_cards(
+            [BenchmarkCard.model_validate({"benchmark_details": {"name": "MMLU"}, "aliases": ["hendrycks"]})]
+        )
         triple = store.triples()[0]
         assert triple.benchmark == "mmlu"
         assert "/anatomy@" in triple.path

@@ -42,9 +42,26 @@ def client(store):
 def test_every_page_answers_with_the_headers(client, store):
     model, benchmark = models_list(store)[3]["id"], benchmarks_list(store)[0]["id"]
     row, link = store.fetch("SELECT row_id, link FROM results JOIN groups USING (group_id) ORDER BY row_id LIMIT 1")[0]
-    pages = ["/", "/models", "/models?q=a&page=2", "/benchmarks", f"/model/{model.replace('/', '__')}", f"/model/{model}",
-             f"/benchmark/{benchmark}", f"/benchmark/{benchmark}?model={model}", f"/row/{row}", f"/triple/{link}", "/compare",
-             "/snapshots", "/failures", "/glossary", "/healthz", "/rollup.json", "/static/style.css", "/static/app.js"]  # fmt: skip
+    pages = [
+        "/",
+        "/models",
+        "/models?q=a&page=2",
+        "/benchmarks",
+        f"/model/{model.replace('/', '__')}",
+        f"/model/{model}",
+        f"/benchmark/{benchmark}",
+        f"/benchmark/{benchmark}?model={model}",
+        f"/row/{row}",
+        f"/triple/{link}",
+        "/compare",
+        "/snapshots",
+        "/failures",
+        "/glossary",
+        "/healthz",
+        "/rollup.json",
+        "/static/style.css",
+        "/static/app.js",
+    ]
     for page in pages:
         for mode in ("research", "policy"):
             answer = client.get(page, {"mode": mode})
@@ -62,16 +79,24 @@ def test_what_is_not_there_is_404_in_plain_words(client, page):
 
 
 def test_both_modes_hold_the_same_results_in_another_order(client, store):
-    for kind, names in (("model", [m["id"] for m in models_list(store)][:8]), ("benchmark", [b["id"] for b in benchmarks_list(store)][:4])):
+    for kind, names in (
+        ("model", [m["id"] for m in models_list(store)][:8]),
+        ("benchmark", [b["id"] for b in benchmarks_list(store)][:4]),
+    ):
         for name in names:
-            pages = {mode: client.get(f"/{kind}/{name}", params={"mode": mode}).body.decode() for mode in ("research", "policy")}
+            pages = {
+                mode: client.get(f"/{kind}/{name}", params={"mode": mode}).body.decode()
+                for mode in ("research", "policy")
+            }
             found = {mode: set(IDS.findall(page)) for mode, page in pages.items()}
             assert found["research"] == found["policy"]
             fields = {mode: FIELDS.findall(page) for mode, page in pages.items()}
             assert sorted(fields["research"]) == sorted(fields["policy"])
             assert fields["research"][:5] != fields["policy"][:5]
-            wanted = store.fetch("SELECT count(*) FROM results JOIN groups USING (group_id) WHERE model_id = ? OR benchmark = ?",
-                                 [name, name])  # fmt: skip
+            wanted = store.fetch(
+                "SELECT count(*) FROM results JOIN groups USING (group_id) WHERE model_id = ? OR benchmark = ?",
+                [name, name],
+            )
             assert len(found["research"]) == wanted[0][0]
     assert set(ORDER["research"]) == set(ORDER["policy"])
 
@@ -120,7 +145,9 @@ def site(corpus):
     base = generate(1, 20, 10, seed=9).documents[0]
     rows = []
     for number in range(1000):
-        metric = base["evaluation_results"][0]["metric_config"] | {"additional_details": {"slice": f"part {number:04d}"}}
+        metric = base["evaluation_results"][0]["metric_config"] | {
+            "additional_details": {"slice": f"part {number:04d}"}
+        }
         rows.append(base["evaluation_results"][0] | {"evaluation_name": "Big", "metric_config": metric})
     big = dict(base, evaluation_id="big", evaluation_results=rows)
     big["model_info"] = dict(base["model_info"], id="big/model")

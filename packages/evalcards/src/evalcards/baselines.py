@@ -1,4 +1,4 @@
-"""What the method is compared with: a loop in the style of the published code, pandas, and a leaderboard of bare scores."""
+"""What the method is compared with: a loop like the published code, pandas, a leaderboard of bare scores."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class GroupFlags(NamedTuple):
 def rows_of(store: Store) -> list[dict[str, Any]]:
     """Return all rows of a store as the loop takes them: mappings with parsed settings."""
     lines = store.fetch(
-        """SELECT row_id, group_id, evaluation_id, score, args, agentic, organisation_name, relationship, unit, min_score,
-        max_score FROM results JOIN logs USING (log_id, evaluation_id) ORDER BY results.rowid"""
+        """SELECT row_id, group_id, evaluation_id, score, args, agentic, organisation_name, relationship, unit,
+        min_score, max_score FROM results JOIN logs USING (log_id, evaluation_id) ORDER BY results.rowid"""
     )
     parsed: dict[str, Any] = {}
     rows = []
@@ -106,7 +106,9 @@ def pandas_signals(store: Store) -> Any:
     for field in SETUP_FIELDS:
         frame[field] = [canonical_setting(arguments.get(field)) for arguments in frame["generation_args"]]
     by_group = frame.groupby("group_id")
-    found = pd.DataFrame({"n": by_group.size(), "scores": by_group["score"].count(), "parties": by_group["party"].nunique()})
+    found = pd.DataFrame(
+        {"n": by_group.size(), "scores": by_group["score"].count(), "parties": by_group["party"].nunique()}
+    )
     differs = by_group[list(SETUP_FIELDS)].nunique().gt(1)
     spread = by_group["score"].max() - by_group["score"].min()
     eligible = (found["n"] > 1) & (found["scores"] > 1) & differs.any(axis=1)

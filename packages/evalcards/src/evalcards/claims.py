@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 
 from evalcards import data, render, scale
 from evalcards.baselines import top_changes
+from evalcards.claim_figures import FIELD, draw_modes, draw_sankey
 from evalcards.figures import wilson
 from evalcards.generator import PATTERNS, Corpus, generate
 from evalcards.importing import import_files
@@ -35,7 +34,7 @@ def _store(corpus: Corpus) -> Store:
 
 @claim(
     "E1",
-    statement="harness outputs, EEE records and model cards become one record: every result reaches a triple or the failure report",
+    statement="outputs, EEE records and cards become one record: every result reaches a triple or the failure report",
     paper="composes three sources into one record",
 )
 def composition(ctx: Context) -> dict:
@@ -68,43 +67,13 @@ def composition(ctx: Context) -> dict:
             "triples": triples,
         },
         "holds": holds,
-        "figure": ctx.figure("sankey.png", _draw_sankey(counts), "Results by format (left, with the real rows) and where "
-                             "they end (right). Each file holds some results that are no scores: NaN, words, no mean."),
-    }  # fmt: skip
-
-
-def _draw_sankey(counts: dict[str, tuple[int, int, int]]) -> Any:
-    total = sum(results for results, _, _ in counts.values())
-    gap = 0.6
-    with figure_style(figure_figsize=(7.6, 4.4), axes_grid=False):
-        fig, ax = plt.subplots()
-        ends = {"rows": 0.0, "failed": sum(rows for _, rows, _ in counts.values()) + 4 * gap}
-        left = 0.0
-        for number, (name, (results, rows, failed)) in enumerate(counts.items()):
-            colour = PALETTE[number % 7]
-            ax.barh(left + results / 2, 0.05, height=results, left=0, color=colour)
-            ax.text(-0.02, left + results / 2, f"{name}  {results}", ha="right", va="center", fontsize=9)
-            inner = left
-            for end, size in (("rows", rows), ("failed", failed)):
-                if size:
-                    x = np.linspace(0.05, 0.95, 60)
-                    bend = 1 / (1 + np.exp(-10 * (x - 0.5)))
-                    low = inner + (ends[end] - inner) * bend
-                    ax.fill_between(x, low, low + size, color=colour, alpha=0.35, linewidth=0)
-                    inner += size
-                    ends[end] += size
-            left += results + gap
-        rows = sum(r for _, r, _ in counts.values())
-        failed = total - rows
-        ax.barh(rows / 2, 0.05, height=rows, left=0.95, color="#333333")
-        ax.barh(rows + 4 * gap + failed / 2, 0.05, height=failed, left=0.95, color="#b3450a")
-        ax.text(1.02, rows / 2, f"rows in triples  {rows}", va="center", fontsize=9)
-        ax.text(1.02, rows + 4 * gap + failed / 2, f"failure report  {failed}", va="center", fontsize=9)
-        ax.set(xlim=(-0.35, 1.4), xticks=[], yticks=[])
-        ax.invert_yaxis()
-        for spine in ax.spines.values():
-            spine.set_visible(False)
-    return fig
+        "figure": ctx.figure(
+            "sankey.png",
+            draw_sankey(counts),
+            "Results by format (left, with the real rows) and where "
+            "they end (right). Each file holds some results that are no scores: NaN, words, no mean.",
+        ),
+    }
 
 
 def _truth_counts(corpus: Corpus, store: Store) -> dict[str, dict[str, int]]:
@@ -145,7 +114,11 @@ def _truth_counts(corpus: Corpus, store: Store) -> dict[str, dict[str, int]]:
         populated = sum(scores.field_scores[path] == 1 for path, field in fields.items() if field.coverage == "full")
         ethics = scores.field_scores["benchmark_card.ethical_and_legal_considerations"]
         source = scores.field_scores["eee.source_metadata"]
-        exact = populated == full and ethics == partial / 4 and abs(scores.score - (full + partial / 4 + source) / 28) < 1e-12
+        exact = (
+            populated == full
+            and ethics == partial / 4
+            and abs(scores.score - (full + partial / 4 + source) / 28) < 1e-12
+        )
         count("2 completeness exact", True, exact)
     return found
 
@@ -188,13 +161,19 @@ def operational(ctx: Context) -> dict:
         },
         "holds": precision == recall == 1.0 and planted > 0,
         "figure": ctx.figure(
-            "confusion.png", fig, f"Planted against found flags, {len(ctx.seeds)} made-up corpora of {size[2]:,} rows each; "
-            "for completeness, benchmarks whose score is exactly the planted one."
+            "confusion.png",
+            fig,
+            f"Planted against found flags, {len(ctx.seeds)} made-up corpora of {size[2]:,} rows each; "
+            "for completeness, benchmarks whose score is exactly the planted one.",
         ),
-    }  # fmt: skip
+    }
 
 
-@claim("E3", statement="the rollup finds the planted gaps exactly; few results are fully documented", paper="about 3% fully documented")
+@claim(
+    "E3",
+    statement="the rollup finds the planted gaps exactly; few results are fully documented",
+    paper="about 3% fully documented",
+)
 def gaps(ctx: Context) -> dict:
     """Compare the rollup's rates with counts from the planted truth, and report the real rows beside them."""
     corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(60, 20, 400)), seed=0)
@@ -207,7 +186,10 @@ def gaps(ctx: Context) -> dict:
             f"{field} missing": sum(field in missing for missing in truth.missing.values())
             for field in ("temperature", "max_tokens", "eval_plan", "eval_limits")
         },
-        **{kind: sum(found == kind for found in truth.sources.values()) for kind in overall["provenance"]["source_types"]},
+        **{
+            kind: sum(found == kind for found in truth.sources.values())
+            for kind in overall["provenance"]["source_types"]
+        },
         "several parties": sum(n > 1 for n in truth.parties.values()),
         "first party only": sum(truth.first_only.values()),
     }
@@ -237,7 +219,11 @@ def gaps(ctx: Context) -> dict:
             errors = [[max(0, v - 100 * low) for v, (low, _) in zip(values, ends, strict=True)],
                       [max(0, 100 * high - v) for v, (_, high) in zip(values, ends, strict=True)]]  # fmt: skip
             ax.barh(np.arange(len(names)) + shift, values, 0.38, xerr=errors, color=colour, label=label)
-        ax.set(yticks=range(len(names)), yticklabels=[name.replace("_", " ") for name in names], xlabel="% (95% Wilson interval)")
+        ax.set(
+            yticks=range(len(names)),
+            yticklabels=[name.replace("_", " ") for name in names],
+            xlabel="% (95% Wilson interval)",
+        )
         ax.invert_yaxis()
         ax.legend()
     low, high = wilson(found["fully documented"]["count"], found["fully documented"]["of"])
@@ -251,9 +237,13 @@ def gaps(ctx: Context) -> dict:
             / real["reproducibility"]["slots"]["applicable"],
         },
         "holds": equal,
-        "figure": ctx.figure("gaps.png", fig, "What is not reported, and by whom results come. The corpus is made up at the paper's "
-                             "rate; only the real rows are an observation."),
-    }  # fmt: skip
+        "figure": ctx.figure(
+            "gaps.png",
+            fig,
+            "What is not reported, and by whom results come. The corpus is made up at the paper's "
+            "rate; only the real rows are an observation.",
+        ),
+    }
 
 
 def _real_rates(overall: dict[str, Any]) -> dict[str, Any]:
@@ -267,7 +257,12 @@ def _real_rates(overall: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@claim("E4", statement="how many triples are flagged depends on the threshold", paper="threshold sensitivity", must_hold=False)
+@claim(
+    "E4",
+    statement="how many triples are flagged depends on the threshold",
+    paper="threshold sensitivity",
+    must_hold=False,
+)
 def sensitivity(ctx: Context) -> dict:
     """Flag with thresholds of half to twice the paper's."""
     factors = (0.5, 1.0, 1.5, 2.0)
@@ -283,26 +278,40 @@ def sensitivity(ctx: Context) -> dict:
         for (name, found), colour in zip(rates.items(), PALETTE, strict=False):
             values = [100 * rate["rate"] for rate in found]
             ends = [wilson(rate["count"], rate["of"]) for rate in found]
-            errors = [[v - 100 * e[0] for v, e in zip(values, ends, strict=True)],
-                      [100 * e[1] - v for v, e in zip(values, ends, strict=True)]]  # fmt: skip
+            errors = [[max(0.0, v - 100 * e[0]) for v, e in zip(values, ends, strict=True)],
+                      [max(0.0, 100 * e[1] - v) for v, e in zip(values, ends, strict=True)]]  # fmt: skip
             ax.errorbar(factors, values, errors, marker="o", color=colour, label=name.replace("_", " "))
-        ax.set(xlabel="threshold, in multiples of the paper's", ylabel="% of eligible triples flagged", xticks=factors, ylim=(0, 100))
+        ax.set(
+            xlabel="threshold, in multiples of the paper's",
+            ylabel="% of eligible triples flagged",
+            xticks=factors,
+            ylim=(0, 100),
+        )
         ax.legend()
     return {
-        "measured": {
-            name.replace("_", " "): [rate["rate"] for rate in found] for name, found in rates.items()
-        } | {"factors": list(factors), "95% interval, variant": [list(wilson(r["count"], r["of"])) for r in rates["variant_divergence"]]},
+        "measured": {name.replace("_", " "): [rate["rate"] for rate in found] for name, found in rates.items()}
+        | {
+            "factors": list(factors),
+            "95% interval, variant": [list(wilson(r["count"], r["of"])) for r in rates["variant_divergence"]],
+        },
         "holds": None,
-        "figure": ctx.figure("sweep.png", fig, f"Share of eligible triples flagged, made-up corpus of {corpus.rows:,} rows; "
-                             "bars are 95% Wilson intervals."),
-    }  # fmt: skip
+        "figure": ctx.figure(
+            "sweep.png",
+            fig,
+            f"Share of eligible triples flagged, made-up corpus of {corpus.rows:,} rows; "
+            "bars are 95% Wilson intervals.",
+        ),
+    }
 
 
 _ID = re.compile(r'data-result-id="([^"]+)" data-value="([^"]+)"')
-_FIELD = re.compile(r'data-field="([a-z]+)"')
 
 
-@claim("E5", statement="the reader modes differ in what comes first, not in what is there", paper="one record, two reader modes")
+@claim(
+    "E5",
+    statement="the reader modes differ in what comes first, not in what is there",
+    paper="one record, two reader modes",
+)
 def reader_modes(ctx: Context) -> dict:
     """Render cards of models and benchmarks in both modes and compare their result ids, values and first fields."""
     corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(400, 60, 9000), smoke=(60, 20, 400)), seed=0)
@@ -316,7 +325,7 @@ def reader_modes(ctx: Context) -> dict:
         for choice in ctx.track(named, "cards"):
             pages = {mode: render.card(store, mode=mode, **choice) for mode in ("research", "policy")}  # ty: ignore[invalid-argument-type]
             results = {mode: set(_ID.findall(page)) for mode, page in pages.items()}
-            fields = {mode: _FIELD.findall(page) for mode, page in pages.items()}
+            fields = {mode: FIELD.findall(page) for mode, page in pages.items()}
             same &= results["research"] == results["policy"] and sorted(fields["research"]) == sorted(fields["policy"])
             first += fields["research"][:5] != fields["policy"][:5]
             rows += len(results["research"])
@@ -331,38 +340,10 @@ def reader_modes(ctx: Context) -> dict:
             "first five, policy": list(render.ORDER["policy"][:5]),
         },
         "holds": same and first == len(named),
-        "figure": ctx.figure("modes.png", _draw_modes(example), "The same card read for research (left) and for policy (right)."),
+        "figure": ctx.figure(
+            "modes.png", draw_modes(example), "The same card read for research (left) and for policy (right)."
+        ),
     }
-
-
-def _draw_modes(pages: dict[str, str]) -> Any:
-    """Show both pages as a browser does, or, without one, their sections in order."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    with figure_style(figure_figsize=(9.6, 6.6), axes_grid=False, figure_constrained_layout_use=True):
-        fig, axes = plt.subplots(1, 2)
-        for ax, (mode, page) in zip(axes, pages.items(), strict=True):
-            image = _screenshot(browser, page) if browser else None
-            if image is None:
-                order = [render.TITLES[name] for name in _FIELD.findall(page)]
-                for place, title in enumerate(order):
-                    ax.text(0.03, 1 - (place + 0.5) / len(order), f"{place + 1}  {title}", va="center", transform=ax.transAxes)
-            else:
-                ax.imshow(image)
-            ax.set(title=mode, xticks=[], yticks=[])
-    return fig
-
-
-def _screenshot(browser: str, page: str) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder) / "card.html", Path(folder) / "card.png"
-        source.write_text(page, encoding="utf-8")
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1000,1350",
-                   f"--user-data-dir={folder}/profile", f"--screenshot={target}", source.as_uri()]  # fmt: skip
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
-        except (subprocess.SubprocessError, OSError):
-            return None
-        return plt.imread(target) if target.exists() else None
 
 
 @claim(
@@ -386,17 +367,30 @@ def full_scale(ctx: Context) -> dict:
     seconds = found["import_seconds"] + found["signal_seconds"]
     return {
         "measured": {
-            "rows": found["rows"], "files": found["files"], "import, s": found["import_seconds"],
-            "signals, s": found["signal_seconds"], "peak, GB": found["peak_gb"], "page p95, ms": p95,
+            "rows": found["rows"],
+            "files": found["files"],
+            "import, s": found["import_seconds"],
+            "signals, s": found["signal_seconds"],
+            "peak, GB": found["peak_gb"],
+            "page p95, ms": p95,
             "largest page, rows": found["largest_page"],
         },
         "holds": seconds <= 120 and found["peak_gb"] <= 2 and p95 <= 300,
-        "figure": ctx.figure("latency.png", fig, f"{len(latencies)} pages of a store of {found['rows']:,} results: start, lists, "
-                             "cards of models and benchmarks (the largest too), results."),
-    }  # fmt: skip
+        "figure": ctx.figure(
+            "latency.png",
+            fig,
+            f"{len(latencies)} pages of a store of {found['rows']:,} results: start, lists, "
+            "cards of models and benchmarks (the largest too), results.",
+        ),
+    }
 
 
-@claim("E7", statement="bare scores mislead: the leader changes when incomparable scores are left out", paper="bare scores mislead", must_hold=False)
+@claim(
+    "E7",
+    statement="bare scores mislead: the leader changes when incomparable scores are left out",
+    paper="bare scores mislead",
+    must_hold=False,
+)
 def bare_scores(ctx: Context) -> dict:
     """Rank by bare scores with and without the triples whose scores diverge."""
     corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(60, 20, 400)), seed=0)
@@ -420,9 +414,11 @@ def bare_scores(ctx: Context) -> dict:
             "95% interval": [low, high],
         },
         "holds": None,
-        "figure": ctx.figure("leaders.png", fig, "Leaderboards of the made-up corpus whose first model changes when triples with "
-                             "diverging scores are left out (up to 12 shown). The rate follows from what was planted; it is no "
-                             "estimate for real leaderboards."),
-    }  # fmt: skip
-
-
+        "figure": ctx.figure(
+            "leaders.png",
+            fig,
+            "Leaderboards of the made-up corpus whose first model changes when triples with "
+            "diverging scores are left out (up to 12 shown). The rate follows from what was planted; it is no "
+            "estimate for real leaderboards.",
+        ),
+    }

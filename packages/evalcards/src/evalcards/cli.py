@@ -12,8 +12,8 @@ from papers_shared.errors import InputError
 
 app = paper_app(
     "evalcards",
-    help="Evaluation Cards: harness outputs as one record, with four signals that say what is missing, who measured and "
-    "what may be compared.",
+    help="Evaluation Cards: harness outputs as one record, with four signals that say what is missing, who "
+    "measured and what may be compared.",
 )
 
 Inputs = Annotated[
@@ -26,11 +26,11 @@ Cards = Annotated[list[Path] | None, typer.Option("--benchmark-card", help="JSON
 Models = Annotated[Path | None, typer.Option("--models", help="JSON file with model metadata and aliases.")]
 Format = Annotated[str | None, typer.Option("--format", help="eee, lm_eval, helm, inspect, hf_model_card or csv.")]
 Mapping = Annotated[Path | None, typer.Option("--mapping", help="What a CSV's columns are (YAML or JSON).")]
-ModelId = Annotated[str | None, typer.Option("--model-id", help="The model's id, where the file has only a local path.")]
-Organisation = Annotated[str | None, typer.Option("--organisation", help="Who ran it, where the file does not say.")]
-Relationship = Annotated[
-    str, typer.Option("--relationship", help="first_party, third_party, collaborative or other.")
+ModelId = Annotated[
+    str | None, typer.Option("--model-id", help="The model's id, where the file has only a local path.")
 ]
+Organisation = Annotated[str | None, typer.Option("--organisation", help="Who ran it, where the file does not say.")]
+Relationship = Annotated[str, typer.Option("--relationship", help="first_party, third_party, collaborative or other.")]
 MaxBytes = Annotated[int, typer.Option("--max-bytes", min=1, help="The most to read from one file or archive member.")]
 Profile = Annotated[str, typer.Option("--profile", help="Required settings: paper, paper-h1 or spec4.")]
 Factor = Annotated[float, typer.Option("--threshold-factor", help="Multiplies all divergence thresholds.")]
@@ -193,9 +193,12 @@ def evalcard(
             written = report.write_cards(held, run.path, chosen[:most], on, mode, bar.advance)
         overall = summed["overall"]
         if overall["rows"]:
-            write_figure(run / "overview.png", figures.draw_overview(summed),
-                         f"{overall['rows']:,} results in {overall['triples']:,} triples; bars with Wilson 95% intervals, "
-                         f"thresholds x {threshold_factor:g}, profile {profile}.")  # fmt: skip
+            write_figure(
+                run / "overview.png",
+                figures.draw_overview(summed),
+                f"{overall['rows']:,} results in {overall['triples']:,} triples; bars with Wilson 95% intervals, "
+                f"thresholds x {threshold_factor:g}, profile {profile}.",
+            )
         report.write_failures(run.path, failures)
         write_json(run / "report.json", {"rollup": summed, "triples": lines, "provenance": run.manifest["provenance"]})
     if json:
@@ -203,7 +206,9 @@ def evalcard(
                    "failures": [f.as_mapping() for f in failures]})  # fmt: skip
     else:
         _print(report, summed, lines, chosen, on, inputs is None or not inputs, model, benchmark)
-        typer.echo(f"{len(written)} cards (HTML, Markdown, JSON), report.json, failures.csv and overview.png are in {run.path}")
+        typer.echo(
+            f"{len(written)} cards (HTML, Markdown, JSON), report.json, failures.csv and overview.png are in {run.path}"
+        )
         if len(chosen) > most:
             typer.echo(f"{len(chosen) - most} more models: name one with --model, or raise --cards")
         if written:
@@ -226,7 +231,9 @@ def _fresh(path: Path | None, cards: list[Path] | None, models: Path | None) -> 
     return store
 
 
-def _chosen(store: Any, inputs: list[str] | None, model: str | None, benchmark: str | None) -> tuple[list[str], list[str]]:
+def _chosen(
+    store: Any, inputs: list[str] | None, model: str | None, benchmark: str | None
+) -> tuple[list[str], list[str]]:
     """Return the models and benchmarks to write cards of."""
     on = [store.benchmark(benchmark)["id"]] if benchmark else []
     if model:
@@ -336,8 +343,8 @@ def signals(
 ) -> None:
     """Compute the four signals of a store and print their rates, overall and by category."""
     from evalcards import report
-    from evalcards.significance import corpus_tests
     from evalcards.signals import rollup
+    from evalcards.significance import corpus_tests
 
     held = _existing(store)
     _schema(held, field_set, strict_empty)
@@ -348,16 +355,22 @@ def signals(
         return
     table(report.summary_rows(summed), title=f"{summed['overall']['rows']:,} results, profile {profile}")
     lines = [
-        {"category": name, "results": part["rows"], "fully documented": part["reproducibility"]["fully_documented"]["rate"],
-         "completeness": part["completeness"]["mean"],
-         "third party": part["provenance"]["source_types"]["third_party"]["rate"],
-         "diverging by settings": part["comparability"]["variant_divergence"]["rate"],
-         "by party": part["comparability"]["cross_party_divergence"]["rate"]}
+        {
+            "category": name,
+            "results": part["rows"],
+            "fully documented": part["reproducibility"]["fully_documented"]["rate"],
+            "completeness": part["completeness"]["mean"],
+            "third party": part["provenance"]["source_types"]["third_party"]["rate"],
+            "diverging by settings": part["comparability"]["variant_divergence"]["rate"],
+            "by party": part["comparability"]["cross_party_divergence"]["rate"],
+        }
         for name, part in summed["by_category"].items()
-    ]  # fmt: skip
+    ]
     table(lines, title="by category")
     if tests:
-        table([t._asdict() for t in tests[:20]], title=f"beyond the paper: {len(tests)} tested triples, smallest p first")
+        table(
+            [t._asdict() for t in tests[:20]], title=f"beyond the paper: {len(tests)} tested triples, smallest p first"
+        )
 
 
 @app.command("compare")
@@ -384,7 +397,9 @@ def compare_command(
             "metric": " ".join(filter(None, (c.metric, c.a["slice_name"]))),
             "A": score_text(c.a["score"], c.a["unit"]),
             "B": score_text(c.b["score"], c.b["unit"]),
-            "differs in": "; ".join(f"{name} {setting_text(x)} / {setting_text(y)}" for name, (x, y) in c.differences.items()),
+            "differs in": "; ".join(
+                f"{name} {setting_text(x)} / {setting_text(y)}" for name, (x, y) in c.differences.items()
+            ),
             "not disclosed": ", ".join(c.undisclosed),
             "difference": "" if c.difference is None else score_text(c.difference, c.a["unit"]),
             "p": c.p,
@@ -418,7 +433,9 @@ def monitor(
 
 
 @app.command()
-def snapshot(name: Annotated[str, typer.Argument(help="Its name.")], store: KeptStore = Path("evalcards.duckdb")) -> None:
+def snapshot(
+    name: Annotated[str, typer.Argument(help="Its name.")], store: KeptStore = Path("evalcards.duckdb")
+) -> None:
     """Keep what a store says now under a name."""
     held = _existing(store)
     table([held.snapshot(name)])
@@ -439,8 +456,13 @@ def diff_command(
     if json:
         emit_json(found)
         return
-    table([{"rate": name, first: pair[0], second: pair[1]} for name, pair in found.rates.items()] or [{"rate": "none changed"}])
-    typer.echo(f"{len(found.added)} results added, {len(found.removed)} removed, {len(found.signals)} triples' signals changed")
+    table(
+        [{"rate": name, first: pair[0], second: pair[1]} for name, pair in found.rates.items()]
+        or [{"rate": "none changed"}]
+    )
+    typer.echo(
+        f"{len(found.added)} results added, {len(found.removed)} removed, {len(found.signals)} triples' signals changed"
+    )
     if found.signals:
         table([{k: v for k, v in line.items() if k != "link"} for line in found.signals[:_MOST_LINES]])
 

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcards.errors import UnitMismatch, UnknownModel
-from evalcards.significance import error_of, z_test
 from evalcards.signals.comparability import SETUP_FIELDS, canonical_setting
 from evalcards.signals.slots import SLOTS
+from evalcards.significance import error_of, z_test
 
 if TYPE_CHECKING:
     from evalcards.store import Store
@@ -65,9 +65,9 @@ def score_difference(a: dict[str, Any], b: dict[str, Any]) -> float | None:
 
 def _rows(store: Store, model: str, benchmark: str) -> list[dict[str, Any]]:
     lines = store.records(
-        """SELECT results.row_id, link, model_id, benchmark_name, slice, slice_name, split, protocol, protocol_name, metric,
-        metric_name, score, unit, standard_error, samples, args, slots, lower_is_better, organisation_name, relationship,
-        library, library_version, logs.document, result_index
+        """SELECT results.row_id, link, model_id, benchmark_name, slice, slice_name, split, protocol, protocol_name,
+        metric, metric_name, score, unit, standard_error, samples, args, slots, lower_is_better, organisation_name,
+        relationship, library, library_version, logs.document, result_index
         FROM results JOIN groups USING (group_id) JOIN logs USING (log_id)
         WHERE model_id = ? AND benchmark = ? ORDER BY path, metric, row_id""",
         [model, benchmark],

@@ -1,4 +1,4 @@
-"""The embedded default: a made-up corpus with planted truth, 40 real rows, 16 benchmark cards; and readers of cards and models."""
+"""The embedded default (made-up corpus, 40 real rows, 16 benchmark cards) and readers of cards and models."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from evalcards import strict_json
 from evalcards.errors import SchemaError
 from evalcards.generator import Corpus, generate
 from evalcards.importers import ImportResult, inspect, lm_eval
 from evalcards.schema import BenchmarkCard, ModelMeta
-from pydantic import ValidationError
 
 ORGANISATION = "evalcards authors"
 """Who ran the real rows."""

@@ -9,7 +9,12 @@ from papers_shared.artifacts import PALETTE, figure_style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SOURCE_COLOURS = {"first_party": PALETTE[1], "third_party": PALETTE[0], "collaborative": PALETTE[2], "unspecified": "#9aa4af"}
+SOURCE_COLOURS = {
+    "first_party": PALETTE[1],
+    "third_party": PALETTE[0],
+    "collaborative": PALETTE[2],
+    "unspecified": "#9aa4af",
+}
 
 
 def wilson(count: int, of: int, z: float = 1.959963984540054) -> tuple[float, float]:
@@ -75,7 +80,11 @@ def draw_overview(summed: dict[str, Any]) -> Figure:
               [*(SOURCE_COLOURS[kind] for kind in kinds), PALETTE[3]])  # fmt: skip
         axes[1, 0].set(title="3 Provenance", xlabel="% of results (several parties: of triples)")
         compared = overall["comparability"]
-        _bars(axes[1, 1], ["by settings", "by party"],
-              [compared["variant_divergence"], compared["cross_party_divergence"]], [PALETTE[1], PALETTE[0]])  # fmt: skip
+        _bars(
+            axes[1, 1],
+            ["by settings", "by party"],
+            [compared["variant_divergence"], compared["cross_party_divergence"]],
+            [PALETTE[1], PALETTE[0]],
+        )
         axes[1, 1].set(title="4 Comparability", xlabel="% of eligible triples further apart than the threshold")
     return fig

@@ -1,8 +1,9 @@
 """A corpus with planted truth: made-up models and benchmarks whose gaps, divergences and sources are known.
 
-Every triple follows one of the `PATTERNS`, drawn first; the rows are then made so that the pattern's flags hold. Spreads
-are stated in thresholds, so that the corpus also holds pairs that are exactly one threshold apart, in binary fractions that
-fall on either side of it. Names are invented; any likeness to a model or benchmark in use is an accident.
+Every triple follows one of the `PATTERNS`, drawn first; the rows are then made so that the pattern's flags hold.
+Spreads are stated in thresholds, so that the corpus also holds pairs that are exactly one threshold apart, in binary
+fractions that fall on either side of it. Names are invented; any likeness to a model or benchmark in use is an
+accident.
 """
 
 from __future__ import annotations
@@ -81,12 +82,72 @@ METRICS: tuple[tuple[float, Metric], ...] = (
 """Metric with its share of the benchmarks."""
 
 CATEGORIES = ("knowledge", "reasoning", "code", "safety", "multilingual", "long context", "agents")
-_FIRST = ("Amber", "Basalt", "Cedar", "Delta", "Ember", "Fjord", "Garnet", "Harbor", "Indigo", "Juniper", "Kestrel", "Lumen",
-          "Maple", "Nimbus", "Onyx", "Prairie", "Quartz", "Ridge", "Saffron", "Tundra", "Umber", "Vesper", "Willow", "Zephyr")
-_BIRDS = ("heron", "avocet", "curlew", "dunlin", "egret", "fulmar", "gannet", "hoopoe", "ibis", "jacana", "knot", "lark",
-          "merlin", "nuthatch", "oriole", "plover", "quail", "rail", "siskin", "tern", "veery", "wren")
-_TASKS = ("Ledger", "Atlas", "Proof", "Ward", "Tongue", "Scroll", "Errand", "Ballad", "Circuit", "Orchard", "Summit", "Lantern",
-          "Bridge", "Compass")
+_FIRST = (
+    "Amber",
+    "Basalt",
+    "Cedar",
+    "Delta",
+    "Ember",
+    "Fjord",
+    "Garnet",
+    "Harbor",
+    "Indigo",
+    "Juniper",
+    "Kestrel",
+    "Lumen",
+    "Maple",
+    "Nimbus",
+    "Onyx",
+    "Prairie",
+    "Quartz",
+    "Ridge",
+    "Saffron",
+    "Tundra",
+    "Umber",
+    "Vesper",
+    "Willow",
+    "Zephyr",
+)
+_BIRDS = (
+    "heron",
+    "avocet",
+    "curlew",
+    "dunlin",
+    "egret",
+    "fulmar",
+    "gannet",
+    "hoopoe",
+    "ibis",
+    "jacana",
+    "knot",
+    "lark",
+    "merlin",
+    "nuthatch",
+    "oriole",
+    "plover",
+    "quail",
+    "rail",
+    "siskin",
+    "tern",
+    "veery",
+    "wren",
+)
+_TASKS = (
+    "Ledger",
+    "Atlas",
+    "Proof",
+    "Ward",
+    "Tongue",
+    "Scroll",
+    "Errand",
+    "Ballad",
+    "Circuit",
+    "Orchard",
+    "Summit",
+    "Lantern",
+    "Bridge",
+    "Compass",
+)
 _PLACES = ("Institute", "Lab", "Observatory", "Collective", "Bureau", "Commons")
 _SOURCES = (("third_party", 0.62), ("first_party", 0.25), ("other", 0.10), ("collaborative", 0.03))
 _DOCUMENTED = 0.03
@@ -228,7 +289,7 @@ class _Maker:
                 card.setdefault(path[0], {})[path[1]] = value
             stated = int(self.random.integers(0, 5))
             if stated:
-                card["ethical_and_legal_considerations"] = {key: "stated" for key in ethics[:stated]}
+                card["ethical_and_legal_considerations"] = dict.fromkeys(ethics[:stated], "stated")
             populated = 1 + sum(path[-1] != "name" for i, path in enumerate(full) if i in keep)
             populated += agentic and full.index(["purpose_and_intended_users", "tasks"]) not in keep
             self.truth.completeness[name] = (populated, stated)

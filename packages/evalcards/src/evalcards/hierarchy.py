@@ -1,8 +1,8 @@
 """Where a result stands: family -> composite -> benchmark -> slice/split -> protocol -> metric.
 
-Two results are of one triple only if all of these agree. The protocol (few-shot count, answer filter, prompting method) is
-a part of the path: two protocols under one benchmark name do not join. So is the unit, in the metric: a proportion and a
-percentage never meet in one difference. What a log does not state stays empty, it is not filled in.
+Two results are of one triple only if all of these agree. The protocol (few-shot count, answer filter, prompting
+method) is a part of the path: two protocols under one benchmark name do not join. So is the unit, in the metric: a
+proportion and a percentage never meet in one difference. What a log does not state stays empty, it is not filled in.
 """
 
 from __future__ import annotations

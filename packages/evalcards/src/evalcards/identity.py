@@ -1,8 +1,8 @@
 """Who a model is: one canonical id per model, and ids that never change because another model was seen first.
 
-An id is ``developer/name[-YYYYMMDD[-qualifier]]``. A name is looked up in the table of aliases, then among the registered
-ids as it is, then with case and punctuation folded; anything else stays its own id and is listed as unresolved. Only
-registered ids are matched against, so the outcome does not depend on the order of import.
+An id is ``developer/name[-YYYYMMDD[-qualifier]]``. A name is looked up in the table of aliases, then among the
+registered ids as it is, then with case and punctuation folded; anything else stays its own id and is listed as
+unresolved. Only registered ids are matched against, so the outcome does not depend on the order of import.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def fold(name: str) -> str:
 def slug(name: str) -> str:
     """Return a name of only ``[a-z0-9_-]`` for paths, files and links.
 
-    Two names get the same one only if they differ in case, spaces or the punctuation ``. _ - / : ; , = @ ( ) [ ]``; where
-    anything else is lost, a digest is added.
+    Two names get the same one only if they differ in case, spaces or the punctuation ``. _ - / : ; , = @ ( ) [ ]``;
+    where anything else is lost, a digest is added.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Files into a store: in batches of one transaction each, with a ledger of file hashes, so that a killed import goes on."""
+"""Files into a store, in batches of one transaction each and with a ledger, so that a killed import goes on."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def expand(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def file_hash(path: Path, options: Options, max_bytes: int) -> str:
-    """Return the identity of a file's content with the options it is read with; a HELM run's is that of its statistics."""
+    """Return the identity of a file's content and options; a HELM run's is that of its statistics."""
     digest = hashlib.sha256(repr(options).encode())
     parts = [path] if path.name != "run_spec.json" else [path, path.parent / "stats.json"]
     for part in parts:
@@ -184,8 +184,8 @@ def _store_batch(
 def import_remote(store: Store, url: str, options: Options | None = None) -> ImportReport:
     """Read a remote Parquet file of EEE records.
 
-    DuckDB's ``httpfs`` reads only the column it needs; where that extension is not installed, the file is downloaded, at
-    most ``max_bytes`` of it.
+    DuckDB's ``httpfs`` reads only the column it needs; where that extension is not installed, the file is downloaded,
+    at most ``max_bytes`` of it.
 
     Parameters
     ----------

@@ -64,8 +64,8 @@ PROSE = [
     "left behind is short, and each step of it rests on the one before.",
     "When the rain stopped we went out to look at the field. The furrows held long narrow mirrors, and in every mirror "
     "there was a piece of the same torn sky.",
-    "To repair a clock is to find out what it was trying to do. The wheels remember; a worn tooth or a bent arbor tells "
-    "the hour at which somebody wound it once too often.",
+    "To repair a clock is to find out what it was trying to do. The wheels remember; a worn tooth or a bent arbor "
+    "tells the hour at which somebody wound it once too often.",
 ]
 """Paragraphs of our own, for perplexity."""
 

@@ -27,8 +27,30 @@ Mode = Literal["research", "policy"]
 Format = Literal["html", "md", "json"]
 
 ORDER: dict[str, tuple[str, ...]] = {
-    "research": ("setup", "missing", "divergence", "distribution", "results", "sources", "risks", "summary", "glossary", "export"),
-    "policy": ("summary", "sources", "risks", "glossary", "missing", "results", "divergence", "setup", "distribution", "export"),
+    "research": (
+        "setup",
+        "missing",
+        "divergence",
+        "distribution",
+        "results",
+        "sources",
+        "risks",
+        "summary",
+        "glossary",
+        "export",
+    ),
+    "policy": (
+        "summary",
+        "sources",
+        "risks",
+        "glossary",
+        "missing",
+        "results",
+        "divergence",
+        "setup",
+        "distribution",
+        "export",
+    ),
 }
 """The sections of a card by reader mode: the same ones, in another order."""
 
@@ -69,7 +91,8 @@ def bar(rate: dict[str, Any] | float | None, kind: str = "") -> Markup:
         return Markup('<span class="none">none to count</span>')
     return Markup(
         f'<svg class="bar {escape(kind)}" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect class="track" width="100" height="6" rx="3"/><rect class="fill" width="{100 * value:.1f}" height="6" rx="3"/></svg>'
+        f'<rect class="track" width="100" height="6" rx="3"/>'
+        f'<rect class="fill" width="{100 * value:.1f}" height="6" rx="3"/></svg>'
     )
 
 
@@ -80,9 +103,13 @@ def stacked(kinds: dict[str, dict[str, Any]]) -> Markup:
         share = 100 * (kinds[kind]["rate"] or 0)
         if share:
             label = f"{SOURCE_NAMES[kind]}: {kinds[kind]['count']}"
-            parts.append(f'<rect class="{kind}" x="{start:.2f}" width="{share:.2f}" height="10"><title>{label}</title></rect>')
+            parts.append(
+                f'<rect class="{kind}" x="{start:.2f}" width="{share:.2f}" height="10"><title>{label}</title></rect>'
+            )
         start += share
-    return Markup(f'<svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>')
+    return Markup(
+        f'<svg class="stack" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'
+    )
 
 
 def strip_plot(found: dict[str, Any], link: str = "/row/") -> Markup:
@@ -93,9 +120,11 @@ def strip_plot(found: dict[str, Any], link: str = "/row/") -> Markup:
     for number, row in enumerate(rows):
         x = 10 + 620 * (row["score"] - low) / span
         y = 22 + 12 * math.sin(2.4 * number)
-        label = f"{row['model_id']}: {score_text(row['score'], row['unit'])}, {row['organisation_name'] or 'source not named'}"
+        source = row["organisation_name"] or "source not named"
+        label = f"{row['model_id']}: {score_text(row['score'], row['unit'])}, {source}"
         dots.append(
-            f'<a href="{link}{row["row_id"]}" tabindex="-1"><circle class="{row["source_type"]}" cx="{x:.1f}" cy="{y:.1f}" r="3.6">'
+            f'<a href="{link}{row["row_id"]}" tabindex="-1">'
+            f'<circle class="{row["source_type"]}" cx="{x:.1f}" cy="{y:.1f}" r="3.6">'
             f"<title>{escape(label)}</title></circle></a>"
         )
     unit = rows[0]["unit"]
@@ -104,8 +133,10 @@ def strip_plot(found: dict[str, Any], link: str = "/row/") -> Markup:
         f'<text x="630" y="56" text-anchor="end">{score_text(high, unit)}</text>'
     )
     return Markup(
-        f'<svg class="strip" viewBox="0 0 640 60" role="img" aria-label="{len(rows)} scores from {score_text(low, unit)} to '
-        f'{score_text(high, unit)}"><line x1="10" x2="630" y1="40" y2="40"/>{"".join(dots)}{ends}</svg>'
+        f'<svg class="strip" viewBox="0 0 640 60" role="img" '
+        f'<svg class="strip" viewBox="0 0 640 60" role="img" '
+        f'aria-label="{len(rows)} scores from {score_text(low, unit)} to {score_text(high, unit)}">'
+        f'<line x1="10" x2="630" y1="40" y2="40"/>{"".join(dots)}{ends}</svg>'
     )
 
 
@@ -210,8 +241,8 @@ def card(
     model, benchmark
         What the card is of: a model, a benchmark, or a model on a benchmark.
     mode
-        ``research`` begins with setup, gaps and divergence; ``policy`` with plain sentences, who measured and which risks
-        are covered. Both hold the same results.
+        ``research`` begins with setup, gaps and divergence; ``policy`` with plain sentences, who measured and which
+        risks are covered. Both hold the same results.
     fmt
         ``html`` (one file, no scripts, nothing loaded), ``md`` or ``json``.
 
@@ -251,20 +282,34 @@ def as_record(view: dict[str, Any], mode: str) -> dict[str, Any]:
     complete = view["completeness"]["benchmarks"]
     parts: dict[str, Any] = {
         "summary": {name: text for name, _, text in made["sentences"]},
-        "sources": {"source_types": view["summary"]["source_types"], "multi_source": view["summary"]["multi_source"],
-                    "first_party_only": view["summary"]["first_party_only"]},
+        "sources": {
+            "source_types": view["summary"]["source_types"],
+            "multi_source": view["summary"]["multi_source"],
+            "first_party_only": view["summary"]["first_party_only"],
+        },
         "risks": view["risks"],
         "missing": {
-            name: {"score": c.score, "strict_score": c.strict_score, "missing_required_fields": c.missing_required_fields,
-                   "partial_fields": [p._asdict() for p in c.partial_fields]}
+            name: {
+                "score": c.score,
+                "strict_score": c.strict_score,
+                "missing_required_fields": c.missing_required_fields,
+                "partial_fields": [p._asdict() for p in c.partial_fields],
+            }
             for name, c in complete.items()
         },
-        "setup": {"gap": view["summary"]["gap"], "missing": view["summary"]["missing"], "slots": view["summary"]["slots"]},
-        "divergence": {"variant": view["summary"]["variant"], "cross_party": view["summary"]["cross"],
-                       "score_scale_anomalies": view["summary"]["anomalies"]},
+        "setup": {
+            "gap": view["summary"]["gap"],
+            "missing": view["summary"]["missing"],
+            "slots": view["summary"]["slots"],
+        },
+        "divergence": {
+            "variant": view["summary"]["variant"],
+            "cross_party": view["summary"]["cross"],
+            "score_scale_anomalies": view["summary"]["anomalies"],
+        },
         "results": [_result_record(row) for row in view["rows"]],
         "glossary": sentences.GLOSSARY,
-    }  # fmt: skip
+    }
     head = {"kind": view["kind"], "id": view["id"], "title": view["title"], "mode": mode, "signals": view["settings"]}
     return head | {name: parts[name] for name in made["order"] if name in parts}
 

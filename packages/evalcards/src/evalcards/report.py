@@ -32,7 +32,8 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
         """SELECT g.model_id, g.benchmark, g.benchmark_name, g.slice_name, g.protocol_name, g.metric_name, q.n_rows,
         min(r.score) AS low, max(r.score) AS high, any_value(r.unit) AS unit,
         bit_or(s.missing) AS missing, bool_or(r.agentic) AS agentic,
-        sum(r.slots_disclosed)::INT AS disclosed, sum(r.slots_applicable)::INT AS applicable, q.n_parties, list_sort(list(DISTINCT r.source_type)) AS kinds, any_value(q.variant_eligible) AS variant_eligible,
+        sum(r.slots_disclosed)::INT AS disclosed, sum(r.slots_applicable)::INT AS applicable, q.n_parties,
+        list_sort(list(DISTINCT r.source_type)) AS kinds, any_value(q.variant_eligible) AS variant_eligible,
         any_value(q.has_variant_divergence) AS variant, any_value(q.variant_differs) AS differs,
         any_value(q.cross_eligible) AS cross_eligible, any_value(q.has_cross_party_divergence) AS crossed
         FROM results r JOIN groups g USING (group_id) JOIN row_signals s USING (row_id)
@@ -49,7 +50,9 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
         found.append(
             {
                 "model": line["model_id"],
-                "benchmark": " ".join(filter(None, (line["benchmark_name"], line["slice_name"], line["protocol_name"]))),
+                "benchmark": " ".join(
+                    filter(None, (line["benchmark_name"], line["slice_name"], line["protocol_name"]))
+                ),
                 "metric": line["metric_name"],
                 "score": low if low == high else f"{low} to {high}",
                 "results": line["n_rows"],
@@ -101,7 +104,9 @@ def summary_rows(summed: dict[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def write_cards(store: Store, folder: Path, models: list[str], benchmarks: list[str], mode: str, done: Any) -> list[Path]:
+def write_cards(
+    store: Store, folder: Path, models: list[str], benchmarks: list[str], mode: str, done: Any
+) -> list[Path]:
     """Write each model's and benchmark's card as HTML, Markdown and JSON; return the HTML files.
 
     Parameters

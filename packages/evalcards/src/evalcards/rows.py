@@ -215,7 +215,11 @@ class Encoder:
 
     def tables(self) -> dict[str, pa.Table]:
         """Return the batch as Arrow tables by the name of the store's table."""
-        batch = {"logs": (self.logs, LOG_COLUMNS), "results": (self.rows, ROW_COLUMNS), "groups": (self.groups, GROUP_COLUMNS)}
+        batch = {
+            "logs": (self.logs, LOG_COLUMNS),
+            "results": (self.rows, ROW_COLUMNS),
+            "groups": (self.groups, GROUP_COLUMNS),
+        }
         return {
             table: pa.table({name: pa.array([line[name] for line in lines], kind) for name, kind in columns.items()})
             for table, (lines, columns) in batch.items()

@@ -29,8 +29,11 @@ def lm_eval_file(folder: Path) -> tuple[Path, int, int]:
     document = {
         "results": {
             "gsm8k": {
-                "alias": "gsm8k", "exact_match,strict-match": 0.41, "exact_match_stderr,strict-match": 0.013,
-                "exact_match,flexible-extract": 0.44, "exact_match_stderr,flexible-extract": "N/A",
+                "alias": "gsm8k",
+                "exact_match,strict-match": 0.41,
+                "exact_match_stderr,strict-match": 0.013,
+                "exact_match,flexible-extract": 0.44,
+                "exact_match_stderr,flexible-extract": "N/A",
             },
             "mmlu_anatomy": {"alias": " - anatomy", "acc,none": 0.5, "acc_stderr,none": 0.04},
             "broken": {"alias": "broken", "acc,none": float("nan"), "f1,none": "N/A"},
@@ -41,11 +44,15 @@ def lm_eval_file(folder: Path) -> tuple[Path, int, int]:
         "n-shot": {"gsm8k": 5, "mmlu_anatomy": 5},
         "higher_is_better": {"gsm8k": {"exact_match": True}, "mmlu_anatomy": {"acc": True}},
         "n-samples": {"gsm8k": {"original": 1319, "effective": 1319}},
-        "config": {"model": "hf", "model_args": "pretrained=./checkpoints/run-7,dtype=float32", "gen_kwargs": "top_p=0.9"},
+        "config": {
+            "model": "hf",
+            "model_args": "pretrained=./checkpoints/run-7,dtype=float32",
+            "gen_kwargs": "top_p=0.9",
+        },
         "lm_eval_version": "0.4.9",
         "date": 1764000000.5,
         "model_name": "./checkpoints/run-7",
-    }  # fmt: skip
+    }
     path = folder / "results_2025-11-24T16-00-00.000000.json"
     path.write_text(json.dumps(document))
     return path, 5, 2
@@ -67,14 +74,23 @@ def helm_run(folder: Path) -> tuple[Path, int, int]:
     ]  # fmt: skip
     spec = {
         "name": "mmlu:subject=anatomy,model=example_one",
-        "scenario_spec": {"class_name": "helm.benchmark.scenarios.mmlu_scenario.MMLUScenario", "args": {"subject": "anatomy"}},
+        "scenario_spec": {
+            "class_name": "helm.benchmark.scenarios.mmlu_scenario.MMLUScenario",
+            "args": {"subject": "anatomy"},
+        },
         "adapter_spec": {
-            "method": "multiple_choice_joint", "instructions": "Answer.", "input_prefix": "Question: ",
-            "output_prefix": "Answer: ", "max_train_instances": 5, "temperature": 0.0, "max_tokens": 1,
-            "model": "example/one", "model_deployment": "example/one",
+            "method": "multiple_choice_joint",
+            "instructions": "Answer.",
+            "input_prefix": "Question: ",
+            "output_prefix": "Answer: ",
+            "max_train_instances": 5,
+            "temperature": 0.0,
+            "max_tokens": 1,
+            "model": "example/one",
+            "model_deployment": "example/one",
         },
         "groups": ["mmlu"],
-    }  # fmt: skip
+    }
     state = {
         "adapter_spec": spec["adapter_spec"],
         "request_states": [
@@ -87,7 +103,12 @@ def helm_run(folder: Path) -> tuple[Path, int, int]:
             for i in range(3)
         ],
     }  # fmt: skip
-    for name, value in (("run_spec", spec), ("stats", stats), ("scenario", {"name": "mmlu"}), ("scenario_state", state)):
+    for name, value in (
+        ("run_spec", spec),
+        ("stats", stats),
+        ("scenario", {"name": "mmlu"}),
+        ("scenario_state", state),
+    ):
         (run / f"{name}.json").write_text(json.dumps(value))
     return run, 4, 1
 
@@ -98,27 +119,47 @@ def inspect_log_file(folder: Path, *, name: str = "log.eval") -> tuple[Path, int
         "version": 2,
         "status": "success",
         "eval": {
-            "eval_id": "x1", "run_id": "r1", "created": "2025-11-24T16:00:00+00:00", "task": "inspect_evals/gaia",
-            "task_version": 0, "task_args": {}, "dataset": {"name": "gaia", "samples": 10}, "model": "example/two-20250801",
-            "model_generate_config": {"temperature": 0.7, "max_tokens": 2048}, "model_args": {},
-            "config": {"epochs": 1, "message_limit": 50}, "packages": {"inspect_ai": "0.3.150"},
+            "eval_id": "x1",
+            "run_id": "r1",
+            "created": "2025-11-24T16:00:00+00:00",
+            "task": "inspect_evals/gaia",
+            "task_version": 0,
+            "task_args": {},
+            "dataset": {"name": "gaia", "samples": 10},
+            "model": "example/two-20250801",
+            "model_generate_config": {"temperature": 0.7, "max_tokens": 2048},
+            "model_args": {},
+            "config": {"epochs": 1, "message_limit": 50},
+            "packages": {"inspect_ai": "0.3.150"},
             "sandbox": {"type": "docker"},
         },
         "plan": {"name": "plan", "steps": [{"solver": "basic_agent", "params": {}}], "config": {"temperature": 0.7}},
         "results": {
-            "total_samples": 10, "completed_samples": 10,
+            "total_samples": 10,
+            "completed_samples": 10,
             "scores": [
-                {"name": "gaia_scorer", "scorer": "gaia_scorer", "metrics": {
-                    "accuracy": {"name": "accuracy", "value": 0.3, "params": {}},
-                    "stderr": {"name": "stderr", "value": 0.15, "params": {}},
-                    "mean_steps": {"name": "mean_steps", "value": float("nan"), "params": {}},
-                }}
+                {
+                    "name": "gaia_scorer",
+                    "scorer": "gaia_scorer",
+                    "metrics": {
+                        "accuracy": {"name": "accuracy", "value": 0.3, "params": {}},
+                        "stderr": {"name": "stderr", "value": 0.15, "params": {}},
+                        "mean_steps": {"name": "mean_steps", "value": float("nan"), "params": {}},
+                    },
+                }
             ],
         },
         "stats": {"started_at": "2025-11-24T16:00:00+00:00", "completed_at": "2025-11-24T17:00:00+00:00"},
-    }  # fmt: skip
-    sample = {"id": "s1", "epoch": 1, "input": "How many?", "target": "4", "messages": [], "output": {"completion": "4"},
-              "scores": {"gaia_scorer": {"value": "C", "answer": "4"}}}  # fmt: skip
+    }
+    sample = {
+        "id": "s1",
+        "epoch": 1,
+        "input": "How many?",
+        "target": "4",
+        "messages": [],
+        "output": {"completion": "4"},
+        "scores": {"gaia_scorer": {"value": "C", "answer": "4"}},
+    }
     path = folder / name
     if path.suffix == ".json":
         path.write_text(json.dumps(header | {"samples": [sample]}))
@@ -185,7 +226,9 @@ def eee_file(folder: Path) -> tuple[Path, int, int]:
 def csv_file(folder: Path) -> tuple[Path, int, int]:
     """Write a leaderboard, and its mapping beside it as ``board.yaml``."""
     path = folder / "board.csv"
-    path.write_text("Model,MMLU (5-shot),GSM8K,T\nexample/one,61.5,40.1,0\nexample/two,n/a,seven,0.7\nexample/three,70.2,,\n")
+    path.write_text(
+        "Model,MMLU (5-shot),GSM8K,T\nexample/one,61.5,40.1,0\nexample/two,n/a,seven,0.7\nexample/three,70.2,,\n"
+    )
     (folder / "board.yaml").write_text(
         """model: Model
 organisation: {value: Example Board}

@@ -20,7 +20,9 @@ from evalcards.schema import BenchmarkCard
 from evalcards.store import Store
 
 
-def write_corpus(folder: Path, models: int, benchmarks: int, rows: int, seed: int = 0) -> tuple[Path, list[dict[str, Any]]]:
+def write_corpus(
+    folder: Path, models: int, benchmarks: int, rows: int, seed: int = 0
+) -> tuple[Path, list[dict[str, Any]]]:
     """Write a made-up corpus as one JSON file per record, 1,000 to a folder; return the folder and the cards."""
     corpus = generate(models, benchmarks, rows, seed)
     for number, document in enumerate(corpus.documents):
@@ -46,8 +48,8 @@ def measure(models: int, benchmarks: int, rows: int, pages: int = 60, seed: int 
     Returns
     -------
     dict
-        ``rows``, ``files``, ``import_seconds``, ``signal_seconds``, ``page_seconds`` (list), ``largest_page`` (its rows),
-        ``peak_gb`` (resident memory of the process that did it).
+        ``rows``, ``files``, ``import_seconds``, ``signal_seconds``, ``page_seconds`` (list), ``largest_page`` (its
+        rows), ``peak_gb`` (resident memory of the process that did it).
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -72,12 +74,26 @@ async def get(application: Any, path: str) -> Answer:
     """Ask an ASGI application for a page, without a network; the path is as in an address, percent-encoded."""
     page, _, query = path.partition("?")
     scope = {
-        "type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "path": unquote(page), "raw_path": page.encode(),
-        "query_string": query.encode(), "root_path": "", "headers": [], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
-    }  # fmt: skip
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": unquote(page),
+        "raw_path": page.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
     status, headers, pieces = 0, {}, []
 
+    asked = asyncio.Event()
+
     async def receive() -> dict[str, Any]:
+        if asked.is_set():  # the next thing would be that the client goes away, which it does not
+            await asyncio.Event().wait()
+        asked.set()
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: dict[str, Any]) -> None:
@@ -93,9 +109,13 @@ async def get(application: Any, path: str) -> Answer:
 
 
 def page_paths(store: Store, pages: int) -> tuple[list[str], int]:
-    """Return addresses spread over a store: start, lists, cards (the largest too), results; and the largest card's rows."""
-    models = store.fetch("SELECT model_id, count(*) n FROM results JOIN groups USING (group_id) GROUP BY 1 ORDER BY n DESC, 1")
-    benchmarks = store.fetch("SELECT benchmark, count(*) n FROM results JOIN groups USING (group_id) GROUP BY 1 ORDER BY n DESC, 1")
+    """Return addresses spread over a store (start, lists, cards, results) and the rows of the largest card."""
+    models = store.fetch(
+        "SELECT model_id, count(*) n FROM results JOIN groups USING (group_id) GROUP BY 1 ORDER BY n DESC, 1"
+    )
+    benchmarks = store.fetch(
+        "SELECT benchmark, count(*) n FROM results JOIN groups USING (group_id) GROUP BY 1 ORDER BY n DESC, 1"
+    )
     rows = [row for (row,) in store.fetch("SELECT row_id FROM results ORDER BY row_id LIMIT 5000")]
     part = max(1, pages // 4)
 

@@ -1,7 +1,7 @@
 """The records: Every Eval Ever logs, benchmark cards, model metadata, and what is wrong with them.
 
-The models check the keys that the schema requires and leave all others as they are, so that unknown keys survive a round
-trip; the document itself is kept beside the checked form and is what is stored.
+The models check the keys that the schema requires and leave all others as they are, so that unknown keys survive a
+round trip; the document itself is kept beside the checked form and is what is stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StrictBool, StrictFloat, StrictInt, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from evalcards.errors import SchemaError
 

@@ -1,4 +1,4 @@
-"""The signals in plain words, for readers who decide on rules rather than on runs. Every sentence states its numbers."""
+"""The signals in plain words, for readers who decide on rules rather than on runs; with their numbers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ from typing import Any
 
 GLOSSARY: dict[str, str] = {
     "Result": "One score of one model on one benchmark with one metric, as one source reported it.",
-    "Triple": "Model, metric path and metric together. Only results of one triple are measured the same way, and even they "
-    "may differ in settings.",
-    "Reproducibility gap": "At least one setting that somebody would need to run the evaluation again is not reported.",
-    "Completeness": "The share of 28 fields about a benchmark (what it is for, where its data come from, its limits and "
-    "risks) that anybody has filled in.",
+    "Triple": (
+        "Model, metric path and metric together. Only results of one triple are measured the same "
+        "way, and even they may differ in settings."
+    ),
+    "Reproducibility gap": (
+        "At least one setting that somebody would need to run the evaluation again is not reported."
+    ),
+    "Completeness": (
+        "The share of 28 fields about a benchmark (what it is for, where its data come from, its "
+        "limits and risks) that anybody has filled in."
+    ),
     "First party": "The organisation that made the model measured it.",
     "Third party": "Somebody without a part in making the model measured it.",
     "Multi-source": "More than one named organisation reports the same triple.",
-    "Divergence": "Scores of one triple lie further apart than its threshold: 0.05 for proportions, 5 points for percentages, "
-    "5% of the range otherwise.",
-    "Eligible": "A triple whose results can be checked for divergence: at least two scores with different settings, or from "
-    "different organisations.",
+    "Divergence": (
+        "Scores of one triple lie further apart than its threshold: 0.05 for proportions, 5 "
+        "points for percentages, 5% of the range otherwise."
+    ),
+    "Eligible": (
+        "A triple whose results can be checked for divergence: at least two scores with different "
+        "settings, or from different organisations."
+    ),
     "Not reported": "The source does not say. Nothing is filled in here, ever.",
-    "Risk domain": "A group of possible harms that a benchmark's card says it speaks to. Silent means that no benchmark here "
-    "speaks to it.",
+    "Risk domain": (
+        "A group of possible harms that a benchmark's card says it speaks to. Silent means that "
+        "no benchmark here speaks to it."
+    ),
 }
 """Words that the pages use."""
 
@@ -50,14 +62,19 @@ def reproducibility(summary: dict[str, Any]) -> str:
     if not gap["count"]:
         return f"All {_many(gap['of'], 'result')} report the settings needed to run them again."
     missing = ", ".join(field.replace("_", " ") for field in list(summary["missing"])[:3])
-    return f"{full:,} of {_many(gap['of'], 'result')} report the settings needed to run them again; missing most often: {missing}."
+    told = f"{full:,} of {_many(gap['of'], 'result')} report the settings needed to run them again"
+    return f"{told}; missing most often: {missing}."
 
 
 def completeness(found: dict[str, Any]) -> str:
     """Say how much is written down about the benchmarks."""
     if found["mean"] is None:
         return "No benchmark is described."
-    about = "This benchmark's record fills" if found["of"] == 1 else f"Records of {found['of']:,} benchmarks fill on average"
+    about = (
+        "This benchmark's record fills"
+        if found["of"] == 1
+        else f"Records of {found['of']:,} benchmarks fill on average"
+    )
     strict = ""
     if abs(found["mean"] - found["strict"]) > 0.005:
         strict = f" ({100 * found['strict']:.0f}% without empty words)"
@@ -92,7 +109,8 @@ def comparability(summary: dict[str, Any]) -> str:
         return "No score can be checked against another one: each is reported once, or with the same settings."
     parts = []
     if variant["of"]:
-        parts.append(f"{variant['count']:,} of {_many(variant['of'], 'triple')} change by more than their threshold with the settings")
+        checked = _many(variant["of"], "triple")
+        parts.append(f"{variant['count']:,} of {checked} change by more than their threshold with the settings")
     if cross["of"]:
         parts.append(f"{cross['count']:,} of {_many(cross['of'], 'triple')} with the organisation that measured")
     return "; ".join(parts) + "."

@@ -2,8 +2,8 @@ r"""Is a difference larger than chance? Shown beside the paper's signals, never 
 
 For two scores with standard errors, :math:`z = |a - b| / \sqrt{se_a^2 + se_b^2}` and a two-sided normal p-value. A
 proportion of :math:`n` items without a reported error has the binomial one, :math:`\sqrt{p (1 - p) / n}`. A triple with
-:math:`k` scores is tested at its two extremes, so its p-value is multiplied by the :math:`k (k - 1) / 2` pairs; over the
-corpus the p-values are adjusted by Holm's method.
+:math:`k` scores is tested at its two extremes, so its p-value is multiplied by the :math:`k (k - 1) / 2` pairs; over
+the corpus the p-values are adjusted by Holm's method.
 """
 
 from __future__ import annotations

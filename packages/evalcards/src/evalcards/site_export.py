@@ -60,7 +60,9 @@ def write_site(
             for fmt in ("html", "json"):
                 write_text(run / f"{stem}.{fmt}", render.render_view(view, mode, fmt))
             title, rows = html.escape(view["title"]), len(view["rows"])
-            lines[kind].append(f'<tr><th scope="row"><a href="{stem}.html">{title}</a></th><td class="num">{rows}</td></tr>')
+            lines[kind].append(
+                f'<tr><th scope="row"><a href="{stem}.html">{title}</a></th><td class="num">{rows}</td></tr>'
+            )
         store.export(run / "tables")
         write_text(run / "index.html", _index(lines))
         return run / "index.html"
@@ -68,13 +70,15 @@ def write_site(
 
 def _index(lines: dict[str, list[str]]) -> str:
     parts = "".join(
-        f'<section class="part"><h2>{kind.capitalize()}s</h2><table class="plain"><tbody>{"".join(rows)}</tbody></table></section>'
+        f'<section class="part"><h2>{kind.capitalize()}s</h2>'
+        f'<table class="plain"><tbody>{"".join(rows)}</tbody></table></section>'
         for kind, rows in lines.items()
     )
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}"><title>Evaluation Cards</title>'
-        f'<style>{render.stylesheet()}</style></head><body><main><header class="head"><h1>Evaluation Cards</h1></header>'
+        f"<style>{render.stylesheet()}</style></head>"
+        '<body><main><header class="head"><h1>Evaluation Cards</h1></header>'
         f'<div class="columns">{parts}</div></main></body></html>\n'
     )

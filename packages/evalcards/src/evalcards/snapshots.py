@@ -96,8 +96,9 @@ def diff(store: Store, first: str, second: str) -> SnapshotDiff:
         )
 
     signals = store.records(
-        """SELECT link, b.model_id, b.benchmark, b.path, b.metric, a.variant AS variant_before, b.variant AS variant_after,
-        a.crossed AS crossed_before, b.crossed AS crossed_after, a.n_parties AS parties_before, b.n_parties AS parties_after
+        """SELECT link, b.model_id, b.benchmark, b.path, b.metric, a.variant AS variant_before, b.variant AS
+        variant_after, a.crossed AS crossed_before, b.crossed AS crossed_after, a.n_parties AS parties_before,
+        b.n_parties AS parties_after
         FROM (SELECT * FROM snapshot_groups WHERE name = ?) a JOIN (SELECT * FROM snapshot_groups WHERE name = ?) b
         USING (link) WHERE (a.variant, a.crossed, a.n_parties) IS DISTINCT FROM (b.variant, b.crossed, b.n_parties)
         ORDER BY b.model_id, b.path, b.metric""",

@@ -14,39 +14,10 @@ import pyarrow as pa
 from evalcards import warehouse
 from evalcards.errors import ImportFailure, InputError, UnknownModel
 from evalcards.identity import ModelIndex, near_names, route_id, slug
-from evalcards.rows import GROUP_COLUMNS, LOG_COLUMNS, ROW_COLUMNS, Codes, Encoder, log_id
+from evalcards.rows import Codes, Encoder, log_id
 from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
 from evalcards.signals.completeness import Completeness, Field, completeness
-
-_SQL_TYPE = {pa.string(): "VARCHAR", pa.float64(): "DOUBLE", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
-             pa.bool_(): "BOOLEAN"}  # fmt: skip
-
-
-def _columns(columns: Mapping[str, pa.DataType], key: str) -> str:
-    return ", ".join(f"{n} {_SQL_TYPE[t]}{' PRIMARY KEY' if n == key else ''}" for n, t in columns.items())
-
-
-_TABLES = (
-    f"CREATE TABLE IF NOT EXISTS logs ({_columns(LOG_COLUMNS, 'log_id')})",
-    f"CREATE TABLE IF NOT EXISTS results ({_columns(ROW_COLUMNS, '')})",
-    f"CREATE TABLE IF NOT EXISTS groups ({_columns(GROUP_COLUMNS, '')})",
-    "CREATE TABLE IF NOT EXISTS settings (code INTEGER, text VARCHAR)",
-    "CREATE TABLE IF NOT EXISTS organisations (code INTEGER, text VARCHAR)",
-    "CREATE TABLE IF NOT EXISTS cards (benchmark VARCHAR PRIMARY KEY, document VARCHAR)",
-    "CREATE TABLE IF NOT EXISTS models (model_id VARCHAR PRIMARY KEY, document VARCHAR)",
-    "CREATE TABLE IF NOT EXISTS aliases (alias VARCHAR PRIMARY KEY, model_id VARCHAR)",
-    "CREATE TABLE IF NOT EXISTS instances (log_id VARCHAR, evaluation_name VARCHAR, sample_id VARCHAR, score DOUBLE,"
-    " is_correct BOOLEAN, document VARCHAR)",
-    "CREATE TABLE IF NOT EXISTS failures (path VARCHAR, place VARCHAR, reason VARCHAR, n INTEGER)",
-    "CREATE TABLE IF NOT EXISTS ledger (file_hash VARCHAR PRIMARY KEY, path VARCHAR, format VARCHAR, logs INTEGER,"
-    " rows INTEGER, failed INTEGER)",
-    "CREATE TABLE IF NOT EXISTS snapshots (name VARCHAR PRIMARY KEY, created VARCHAR, summary VARCHAR)",
-    "CREATE TABLE IF NOT EXISTS snapshot_rows (name VARCHAR, row_id VARCHAR, link VARCHAR, score DOUBLE)",
-    "CREATE TABLE IF NOT EXISTS snapshot_groups (name VARCHAR, link VARCHAR, model_id VARCHAR, benchmark VARCHAR,"
-    " path VARCHAR, metric VARCHAR, n_rows INTEGER, n_parties INTEGER, variant BOOLEAN, crossed BOOLEAN)",
-    "CREATE TABLE IF NOT EXISTS meta (key VARCHAR PRIMARY KEY, value VARCHAR)",
-)
-
+from evalcards.tables import TABLES, insert, instance_line
 
 EXPORTED = ("logs", "results", "groups", "cards", "models", "row_signals", "group_signals", "settings", "organisations")
 """The tables that `Store.export` writes."""
@@ -92,7 +63,7 @@ class Store:
         try:
             self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
             if not read_only:
-                for statement in _TABLES:
+                for statement in TABLES:
                     self._connection.execute(statement)
             self._load()
         except duckdb.Error as error:
@@ -190,8 +161,8 @@ class Store:
         try:
             self._write_batch(encoder)
             self._write_instances(instances or {}, added)
-            _insert(connection, "failures", [(f.path, f.where, f.reason, f.rows) for f in failures])
-            _insert(connection, "ledger", list(ledger))
+            insert(connection, "failures", [(f.path, f.where, f.reason, f.rows) for f in failures])
+            insert(connection, "ledger", list(ledger))
             if rows:
                 self._mark_changed()
             connection.commit()
@@ -208,21 +179,15 @@ class Store:
                 self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")
                 self._connection.unregister("incoming")
         for name, codes in (("settings", encoder.settings), ("organisations", encoder.organisations)):
-            _insert(self._connection, name, codes.take_new())
+            insert(self._connection, name, codes.take_new())
 
     def _write_instances(self, instances: Mapping[str, list[dict[str, Any]]], added: Mapping[str, str]) -> None:
-        lines = []
         for evaluation, samples in instances.items():
             identity = added.get(evaluation)
             if identity is None:
                 found = self.fetch("SELECT log_id FROM logs WHERE evaluation_id = ?", [evaluation])
                 identity = found[0][0] if found else evaluation
-            for sample in samples:
-                judged = sample.get("evaluation") or {}
-                text = json.dumps(sample, ensure_ascii=False)
-                line = (identity, sample.get("evaluation_name"), sample.get("sample_id"), judged.get("score"))
-                lines.append((*line, judged.get("is_correct"), text))
-        _insert(self._connection, "instances", lines)
+            insert(self._connection, "instances", [instance_line(identity, sample) for sample in samples])
 
     def _mark_changed(self) -> None:
         self._connection.execute("DELETE FROM meta WHERE key = 'signals'")
@@ -235,7 +200,9 @@ class Store:
 
     def add_cards(self, cards: Iterable[BenchmarkCard]) -> None:
         """Add or replace benchmark cards and put all rows where the cards' aliases say they belong."""
-        lines = [(slug(card.name), json.dumps(card.model_dump(exclude_unset=True), ensure_ascii=False)) for card in cards]
+        lines = [
+            (slug(card.name), json.dumps(card.model_dump(exclude_unset=True), ensure_ascii=False)) for card in cards
+        ]
         self._replace("cards", "benchmark", lines)
 
     def add_models(self, models: Iterable[ModelMeta]) -> None:
@@ -253,8 +220,10 @@ class Store:
         try:
             for name, line in ((table, lines), ("aliases", aliases or [])):
                 column = key if name == table else "alias"
-                self._connection.executemany(f"DELETE FROM {name} WHERE {column} = ?", [(x[0],) for x in line]) if line else None
-                _insert(self._connection, name, list({x[0]: x for x in line}.values()))
+                self._connection.executemany(
+                    f"DELETE FROM {name} WHERE {column} = ?", [(x[0],) for x in line]
+                ) if line else None
+                insert(self._connection, name, list({x[0]: x for x in line}.values()))
             self._mark_changed()
             self._connection.commit()
         except BaseException:
@@ -429,7 +398,8 @@ class Store:
         try:
             self._connection.execute("INSERT INTO snapshots VALUES (?, ?, ?)", [name, created, summary])
             self._connection.execute(
-                "INSERT INTO snapshot_rows SELECT ?, row_id, link, score FROM results JOIN groups USING (group_id)", [name]
+                "INSERT INTO snapshot_rows SELECT ?, row_id, link, score FROM results JOIN groups USING (group_id)",
+                [name],
             )
             self._connection.execute(
                 """INSERT INTO snapshot_groups SELECT ?, link, model_id, benchmark, path, metric, n_rows, n_parties,
@@ -479,12 +449,8 @@ class Store:
         for table in EXPORTED:
             path = target / f"{table}.parquet"
             with atomic_path(path, force=force) as temporary:
-                self._connection.execute(f"COPY {table} TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)")
+                self._connection.execute(
+                    f"COPY {table} TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)"
+                )
             written.append(path)
         return written
-
-
-def _insert(connection: Any, table: str, lines: list[tuple[Any, ...]]) -> None:
-    if lines:
-        marks = ", ".join("?" * len(lines[0]))
-        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", lines)

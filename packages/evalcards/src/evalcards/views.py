@@ -25,9 +25,10 @@ SELECT r.row_id, r.group_id, g.link, g.model_id, g.benchmark, g.benchmark_name, 
        r.standard_error, r.samples, r.source_type, r.flags, r.slots, r.slots_disclosed, r.slots_applicable, r.args,
        r.agentic, s.missing, s.has_reproducibility_gap, s.is_multi_source, s.first_party_only, s.n_parties,
        q.variant_eligible, q.has_variant_divergence, q.variant_spread, q.variant_differs, q.cross_eligible,
-       q.has_cross_party_divergence, q.cross_spread, q.cross_differs, q.threshold, q.threshold_basis, q.score_scale_anomaly,
-       q.n_rows, l.organisation_name, l.library, l.library_version, l.evaluated, l.evaluation_id
-FROM results r JOIN groups g USING (group_id) JOIN row_signals s USING (row_id) JOIN group_signals q ON q.group_id = r.group_id
+       q.has_cross_party_divergence, q.cross_spread, q.cross_differs, q.threshold, q.threshold_basis,
+       q.score_scale_anomaly, q.n_rows, l.organisation_name, l.library, l.library_version, l.evaluated, l.evaluation_id
+FROM results r JOIN groups g USING (group_id) JOIN row_signals s USING (row_id) JOIN group_signals q ON q.group_id =
+r.group_id
 JOIN logs l ON l.log_id = r.log_id
 """
 
@@ -46,7 +47,8 @@ def result_rows(store: Store, where: str, values: list[Any]) -> list[dict[str, A
     """
     profile = store.signals_settings()["profile"]
     rows = store.records(
-        f"{_RESULTS} WHERE {where} ORDER BY g.benchmark_name, g.path, g.metric, g.model_id, l.organisation_name, r.row_id",
+        f"""{_RESULTS} WHERE {where}
+        ORDER BY g.benchmark_name, g.path, g.metric, g.model_id, l.organisation_name, r.row_id""",
         values,
     )
     base = PROFILES[profile]
@@ -221,7 +223,7 @@ def distributions(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def row_view(store: Store, row_id: str) -> dict[str, Any]:
-    """Return one result with all that its source says: settings, evidence, issues, samples, and its triple's other rows.
+    """Return one result with all that its source says, its samples, and the other rows of its triple.
 
     Raises
     ------
@@ -276,9 +278,10 @@ def models_list(store: Store) -> list[dict[str, Any]]:
     return store.records(
         """SELECT g.model_id AS id, any_value(g.resolution) AS resolution, count(*) AS rows,
         count(DISTINCT g.benchmark) AS benchmarks, avg(s.has_reproducibility_gap::INT) AS gap,
-        avg((s.source_type = 'third_party')::INT) AS third_party, count(DISTINCT CASE WHEN s.is_multi_source THEN s.group_id END)
-        AS multi_source, count(DISTINCT CASE WHEN q.has_variant_divergence OR q.has_cross_party_divergence THEN q.group_id END)
-        AS diverging FROM row_signals s JOIN groups g USING (group_id) JOIN group_signals q USING (group_id)
+        avg((s.source_type = 'third_party')::INT) AS third_party, count(DISTINCT CASE WHEN s.is_multi_source THEN
+        s.group_id END) AS multi_source, count(DISTINCT CASE WHEN q.has_variant_divergence OR
+        q.has_cross_party_divergence THEN q.group_id END) AS diverging FROM row_signals s JOIN groups g USING
+        (group_id) JOIN group_signals q USING (group_id)
         GROUP BY g.model_id ORDER BY lower(g.model_id)"""
     )
 
@@ -287,10 +290,11 @@ def benchmarks_list(store: Store) -> list[dict[str, Any]]:
     """Return all benchmarks with their counts, by name; those with a card but without results too."""
     store.signals_settings()
     lines = store.records(
-        """SELECT g.benchmark AS id, any_value(g.benchmark_name) AS name, any_value(g.category) AS category, count(*) AS rows,
-        count(DISTINCT g.model_id) AS models, avg(s.has_reproducibility_gap::INT) AS gap,
+        """SELECT g.benchmark AS id, any_value(g.benchmark_name) AS name, any_value(g.category) AS category, count(*)
+        AS rows, count(DISTINCT g.model_id) AS models, avg(s.has_reproducibility_gap::INT) AS gap,
         avg((s.source_type = 'third_party')::INT) AS third_party,
-        count(DISTINCT CASE WHEN q.has_variant_divergence OR q.has_cross_party_divergence THEN q.group_id END) AS diverging
+        count(DISTINCT CASE WHEN q.has_variant_divergence OR q.has_cross_party_divergence THEN q.group_id END) AS
+        diverging
         FROM row_signals s JOIN groups g USING (group_id) JOIN group_signals q USING (group_id) GROUP BY g.benchmark"""
     )
     scores = store.completeness()

@@ -1,8 +1,8 @@
 """The signals of a whole store in SQL: one pass over integers instead of a loop over rows.
 
-Setup values and organisations are integer codes, so that "a setting differs" is ``min <> max``; medians are taken only in
-groups that more than one organisation reports. `evalcards.signals` is the literal form, one group at a time, that tests
-hold this one equal to.
+Setup values and organisations are integer codes, so that "a setting differs" is ``min <> max``; medians are taken
+only in groups that more than one organisation reports. `evalcards.signals` is the literal form, one group at a time,
+that tests hold this one equal to.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SELECT group_id, count(*)::INTEGER AS n_rows, count(score)::INTEGER AS n_scores,
        min(score) AS low, max(score) AS high, {_EXTREMES},
        min(organisation) AS lo_party, max(organisation) AS hi_party,
        count(organisation) FILTER (score IS NOT NULL) AS n_party_scores,
-       min(organisation) FILTER (score IS NOT NULL) AS lo_scored, max(organisation) FILTER (score IS NOT NULL) AS hi_scored,
-       bool_and(source_type = 'first_party') AS all_first, any_value(unit) AS unit,
+       min(organisation) FILTER (score IS NOT NULL) AS lo_scored, max(organisation) FILTER (score IS NOT NULL) AS
+       hi_scored, bool_and(source_type = 'first_party') AS all_first, any_value(unit) AS unit,
        min(tau) FILTER (basis <> 'fallback_default') AS tau,
        min(basis) FILTER (basis <> 'fallback_default') AS basis
 FROM results GROUP BY group_id

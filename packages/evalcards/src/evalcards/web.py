@@ -1,4 +1,4 @@
-"""The monitor: server-rendered pages over a store, for a browser on this machine. No page loads anything from elsewhere."""
+"""The monitor: server-rendered pages over a store. No page loads anything from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from urllib.parse import quote, urlencode
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -22,8 +21,8 @@ from evalcards import render, sentences, snapshots, views
 from evalcards.compare import compare
 from evalcards.errors import InputError, UnknownModel
 from evalcards.identity import fold, route_id, slug
-from evalcards.significance import corpus_tests
 from evalcards.signals import rollup
+from evalcards.significance import corpus_tests
 
 if TYPE_CHECKING:
     from evalcards.store import Store
@@ -42,13 +41,20 @@ HEADERS = {
 """Sent with every answer: a script in somebody's model name has nothing to run with."""
 
 
-class _Headers(BaseHTTPMiddleware):
-    async def dispatch(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        """Add the headers to every answer."""
-        response = await call_next(request)
-        for name, value in HEADERS.items():
-            response.headers[name] = value
-        return response
+class _Headers:
+    """Add the headers to every answer."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.added = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def send_with(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self.added]}
+            await send(message)
+
+        await self.app(scope, receive, send_with)
 
 
 class _Site:
@@ -90,12 +96,18 @@ class _Site:
             "benchmarks": store.fetch("SELECT count(DISTINCT benchmark) FROM groups")[0][0],
             "organisations": store.fetch("SELECT count(*) FROM organisations")[0][0],
             "failures": store.fetch("SELECT coalesce(sum(n), 0)::INT + count(*) FILTER (n = 0) FROM failures")[0][0],
-            "unresolved": store.fetch("SELECT count(DISTINCT model_id) FROM groups WHERE resolution = 'unresolved'")[0][0],
+            "unresolved": store.fetch("SELECT count(DISTINCT model_id) FROM groups WHERE resolution = 'unresolved'")[0][
+                0
+            ],
         }
         worst = self._cache("worst", self._most_divergent)
         overall = summed["overall"]
         summary = _as_summary(overall)
-        found = {"mean": overall["completeness"]["mean"], "strict": overall["completeness"]["strict_mean"], "of": overall["completeness"]["benchmarks"]}
+        found = {
+            "mean": overall["completeness"]["mean"],
+            "strict": overall["completeness"]["strict_mean"],
+            "of": overall["completeness"]["benchmarks"],
+        }
         told = sentences.all_sentences({"summary": summary, "completeness": found})
         return self.page(request, "home.html", title="Evaluation Cards", all=summed, counts=counts, worst=worst,
                          summary=summary, sentences=told, snapshots=snapshots.listed(store))  # fmt: skip
@@ -106,9 +118,9 @@ class _Site:
 
     def _most_divergent(self) -> list[dict[str, Any]]:
         return self.store.records(
-            """SELECT link, model_id, benchmark_name, metric_name, greatest(coalesce(cross_spread, 0), coalesce(variant_spread, 0))
-            AS spread, threshold, spread / threshold AS times, has_cross_party_divergence AS crossed, n_parties,
-            split_part(metric, ':', 2) AS unit
+            """SELECT link, model_id, benchmark_name, metric_name, greatest(coalesce(cross_spread, 0),
+            coalesce(variant_spread, 0)) AS spread, threshold, spread / threshold AS times, has_cross_party_divergence
+            AS crossed, n_parties, split_part(metric, ':', 2) AS unit
             FROM group_signals JOIN groups USING (group_id) WHERE has_cross_party_divergence OR has_variant_divergence
             ORDER BY has_cross_party_divergence DESC, times DESC, link LIMIT 8"""
         )
@@ -123,7 +135,9 @@ class _Site:
         lines = self._cache("benchmarks", lambda: views.benchmarks_list(self.store))
         return self._list(request, "benchmarks.html", "Benchmarks", lines, ("name", "category"))
 
-    def _list(self, request: Request, template: str, title: str, lines: list[dict[str, Any]], keys: tuple[str, ...]) -> Response:
+    def _list(
+        self, request: Request, template: str, title: str, lines: list[dict[str, Any]], keys: tuple[str, ...]
+    ) -> Response:
         wanted = fold(request.query_params.get("q", ""))
         chosen = [line for line in lines if not wanted or any(wanted in fold(str(line[key])) for key in keys)]
         number = max(1, _int(request.query_params.get("page"), 1))
@@ -158,7 +172,9 @@ class _Site:
         text = render.card(self.store, params.get("model"), params.get("benchmark"), self._mode(request), kind)  # ty: ignore[invalid-argument-type]
         name = slug(" ".join(filter(None, (params.get("model"), params.get("benchmark")))))
         media = {"html": "text/html", "md": "text/markdown", "json": "application/json"}[kind]
-        return Response(text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{name}.{kind}"'})
+        return Response(
+            text, media_type=media, headers={"Content-Disposition": f'attachment; filename="{name}.{kind}"'}
+        )
 
     def logs(self, request: Request) -> Response:
         """Give a model's records as they were imported."""
@@ -201,8 +217,18 @@ class _Site:
                 problem = str(error)
         names = self._cache("models", lambda: views.models_list(self.store))
         benchmarks = self._cache("benchmarks", lambda: views.benchmarks_list(self.store))
-        return self.page(request, "compare.html", title="Compare", found=found, problem=problem, a=a, b=b, on=on,
-                         models=[line["id"] for line in names[:2000]], benchmarks=[line["name"] for line in benchmarks])  # fmt: skip
+        return self.page(
+            request,
+            "compare.html",
+            title="Compare",
+            found=found,
+            problem=problem,
+            a=a,
+            b=b,
+            on=on,
+            models=[line["id"] for line in names[:2000]],
+            benchmarks=[line["name"] for line in benchmarks],
+        )
 
     def changes(self, request: Request) -> Response:
         """Show what changed between two snapshots."""
@@ -213,14 +239,24 @@ class _Site:
                 found = snapshots.diff(self.store, params["a"], params["b"])
             except InputError as error:
                 problem = str(error)
-        return self.page(request, "snapshots.html", title="Snapshots", snapshots=snapshots.listed(self.store), found=found,
-                         problem=problem, a=params.get("a", ""), b=params.get("b", ""))  # fmt: skip
+        return self.page(
+            request,
+            "snapshots.html",
+            title="Snapshots",
+            snapshots=snapshots.listed(self.store),
+            found=found,
+            problem=problem,
+            a=params.get("a", ""),
+            b=params.get("b", ""),
+        )
 
     def failures(self, request: Request) -> Response:
         """Show what did not become a row, and which names were not resolved."""
         store = self.store
         lines = store.records("SELECT path, place, reason, n FROM failures ORDER BY path, place LIMIT 2000")
-        unresolved = store.fetch("SELECT DISTINCT model_id FROM groups WHERE resolution = 'unresolved' ORDER BY 1 LIMIT 2000")
+        unresolved = store.fetch(
+            "SELECT DISTINCT model_id FROM groups WHERE resolution = 'unresolved' ORDER BY 1 LIMIT 2000"
+        )
         total = store.fetch("SELECT count(*) FROM failures")[0][0]
         return self.page(request, "failures.html", title="Not imported", lines=lines, total=total,
                          unresolved=[name for (name,) in unresolved])  # fmt: skip
@@ -241,7 +277,9 @@ class _Site:
             if fold(str(line["name"])) == fold(wanted):
                 return RedirectResponse(f"/benchmark/{line['id']}?mode={mode}", 303)
         among = any(fold(wanted) in fold(str(line["name"])) for line in lines)
-        models = any(fold(wanted) in fold(line["id"]) for line in self._cache("models", lambda: views.models_list(self.store)))
+        models = any(
+            fold(wanted) in fold(line["id"]) for line in self._cache("models", lambda: views.models_list(self.store))
+        )
         target = "benchmarks" if among and not models else "models"
         return RedirectResponse(f"/{target}?{urlencode({'q': wanted, 'mode': mode})}", 303)
 
@@ -297,8 +335,13 @@ def app(store: Store) -> Starlette:
 
     async def wrong(request: Request, error: Exception) -> Response:
         unknown = isinstance(error, UnknownModel)
-        return site.page(request, "error.html", 404 if unknown else 400, title="Not found" if unknown else "Cannot do that",
-                         message=str(error))  # fmt: skip
+        return site.page(
+            request,
+            "error.html",
+            404 if unknown else 400,
+            title="Not found" if unknown else "Cannot do that",
+            message=str(error),
+        )
 
     async def missing(request: Request, error: Exception) -> Response:
         return site.page(request, "error.html", 404, title="Not found", message=f"There is no page {request.url.path}.")

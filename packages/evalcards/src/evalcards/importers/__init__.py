@@ -1,4 +1,4 @@
-"""Readers of what harnesses and leaderboards write. Each gives logs in the EEE schema and a list of what it could not use.
+"""Readers of what harnesses and leaderboards write: logs in the EEE schema, and a list of what could not be used.
 
 No reader drops a result silently: results found = rows + failures. No reader fills in what the file does not say: what
 was an assumption of the caller (a model id, an organisation) is recorded in the log.

@@ -124,7 +124,9 @@ def strings(**values: Any) -> dict[str, str]:
     found = {}
     for key, value in values.items():
         if value is not None:
-            found[key] = value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+            found[key] = (
+                value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
+            )
     return found
 
 
@@ -181,7 +183,9 @@ def make_log(
             **without_none(source_name=source_name),
             "source_type": source_kind,
             "source_organization_name": options.organisation or organisation or "",
-            "evaluator_relationship": relationship if relationship and not options.organisation else options.relationship,
+            "evaluator_relationship": relationship
+            if relationship and not options.organisation
+            else options.relationship,
         },
         "model_info": {
             "name": chosen.rpartition("/")[2] or chosen,

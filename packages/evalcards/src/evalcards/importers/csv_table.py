@@ -26,7 +26,16 @@ from typing import Any
 import yaml
 
 from evalcards.errors import InputError, SchemaError
-from evalcards.importers.common import ImportResult, Options, existing, file_time, finite, make_log, strings, without_none
+from evalcards.importers.common import (
+    ImportResult,
+    Options,
+    existing,
+    file_time,
+    finite,
+    make_log,
+    strings,
+    without_none,
+)
 from evalcards.strict_json import too_large
 
 _KEYS = {
@@ -88,10 +97,14 @@ def _plan(mapping: Mapping[str, Any] | str | Path) -> dict[str, Any]:
         except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
             raise InputError(f"mapping {mapping}: {str(error).splitlines()[0]}") from error
     if not isinstance(plan, dict) or "model" not in plan or not ({"scores", "score"} & plan.keys()):
-        raise InputError("a CSV mapping needs 'model', and 'scores' or 'score'", hint="see evalcards.importers.csv_table")
+        raise InputError(
+            "a CSV mapping needs 'model', and 'scores' or 'score'", hint="see evalcards.importers.csv_table"
+        )
     unknown = sorted(set(plan) - _KEYS)
     if unknown:
-        raise InputError(f"CSV mapping: unknown {', '.join(map(str, unknown))}", hint=f"known: {', '.join(sorted(_KEYS))}")
+        raise InputError(
+            f"CSV mapping: unknown {', '.join(map(str, unknown))}", hint=f"known: {', '.join(sorted(_KEYS))}"
+        )
     return plan
 
 

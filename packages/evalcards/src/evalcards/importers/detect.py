@@ -112,7 +112,11 @@ def candidates(folder: Path) -> list[Path]:
 
 
 def read_any(
-    path: str | Path, options: Options | None = None, *, name: str | None = None, mapping: Mapping[str, Any] | str | Path | None = None
+    path: str | Path,
+    options: Options | None = None,
+    *,
+    name: str | None = None,
+    mapping: Mapping[str, Any] | str | Path | None = None,
 ) -> tuple[str, ImportResult]:
     """Read a file of any format; return the format's name and what was read.
 

@@ -1,4 +1,4 @@
-"""Every Eval Ever: aggregate JSON 0.2.x and 0.3.0, instance JSON Lines, and the Parquet files that `Store.export` writes."""
+"""Every Eval Ever: aggregate JSON 0.2.x and 0.3.0, instance JSON Lines, and Parquet as `Store.export` writes it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """HELM: a run's folder with ``run_spec.json`` and ``stats.json``, or a suite of such folders.
 
-A statistic is a result if it measures the model's answers; HELM's bookkeeping (counts, lengths, run times, finish reasons,
-energy) is no result and is counted in a notice. Perturbations and sub-splits are slices of their own.
+A statistic is a result if it measures the model's answers; HELM's bookkeeping (counts, lengths, run times, finish
+reasons, energy) is no result and is counted in a notice. Perturbations and sub-splits are slices of their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ _PROPORTION = re.compile(
     r"rouge_[12l]|.*_accuracy|.*_rate|.*_frac(?:tion)?|RR@10|NDCG@\d+|bleu_4|math_equiv.*|pass|chain_of_thought_correctness|"
     r"ece_.*|final_num_exact_match|ifeval_strict_accuracy"
 )
-_LOWER = re.compile(r"ece_.*|bits_per_byte|.*perplexity|.*_error.*|toxic_frac|expected_max_toxicity|bias_metric.*|.*_edit_.*")
+_LOWER = re.compile(
+    r"ece_.*|bits_per_byte|.*perplexity|.*_error.*|toxic_frac|expected_max_toxicity|bias_metric.*|.*_edit_.*"
+)
 
 
 def helm(path: str | Path, options: Options | None = None) -> ImportResult:
@@ -205,7 +207,9 @@ def _result(
 
 def _generation(adapter: dict[str, Any], requests: dict[str, Any]) -> dict[str, Any]:
     """Return what the requests were sent with, and else what the adapter asked for."""
-    arguments = without_none(temperature=finite(adapter.get("temperature")), max_tokens=finite(adapter.get("max_tokens")))
+    arguments = without_none(
+        temperature=finite(adapter.get("temperature")), max_tokens=finite(adapter.get("max_tokens"))
+    )
     parts = [adapter.get(key) for key in ("global_prefix", "instructions", "input_prefix", "output_prefix")]
     if any(isinstance(part, str) for part in parts):
         arguments["prompt_template"] = "{input}".join(
@@ -227,11 +231,19 @@ def _instance(evaluation: str, model: str, line: dict[str, Any], item: dict[str,
         "sample_hash": None,
         "interaction_type": "single_turn",
         "input": {
-            "raw": str((item.get("request") or {}).get("prompt") or (instance.get("input") or {}).get("text") or "")[:4000],
-            "reference": [str((r.get("output") or {}).get("text", "") if isinstance(r.get("output"), dict)
-                              else r.get("output", "")) for r in right],
+            "raw": str((item.get("request") or {}).get("prompt") or (instance.get("input") or {}).get("text") or "")[
+                :4000
+            ],
+            "reference": [
+                str(
+                    (r.get("output") or {}).get("text", "")
+                    if isinstance(r.get("output"), dict)
+                    else r.get("output", "")
+                )
+                for r in right
+            ],
         },
         "output": {"raw": [str(c.get("text", ""))[:2000] for c in completions if isinstance(c, dict)]},
         "answer_attribution": [],
         "evaluation": {"score": None, "is_correct": None},
-    }  # fmt: skip
+    }

@@ -85,7 +85,9 @@ def _read(path: Path, options: Options) -> ImportResult:
     if lines:
         log = _log(document, lines, path, options)
         result.logs.append(log)
-        records = [_instance(log.evaluation_id, log.model_info.id, str(header.get("task")), sample) for sample in samples]
+        records = [
+            _instance(log.evaluation_id, log.model_info.id, str(header.get("task")), sample) for sample in samples
+        ]
         result.instances[log.evaluation_id] = records
     return result
 
@@ -168,7 +170,12 @@ def _score_results(
 
 
 def _result(
-    scorer: str, metric: str, value: float | int, error: float | int | None, spread: float | int | None, document: dict[str, Any]
+    scorer: str,
+    metric: str,
+    value: float | int,
+    error: float | int | None,
+    spread: float | int | None,
+    document: dict[str, Any],
 ) -> dict[str, Any]:
     header = document["eval"]
     dataset, config = header.get("dataset") or {}, header.get("config") or {}
@@ -231,15 +238,15 @@ def _generation(document: dict[str, Any]) -> dict[str, Any]:
     template = next(
         (s["params"]["template"] for s in steps if isinstance((s.get("params") or {}).get("template"), str)), None
     )
-    limits = {
-        name: value for name in _LIMITS if (value := (header.get("config") or {}).get(name)) is not None
-    }
+    limits = {name: value for name in _LIMITS if (value := (header.get("config") or {}).get(name)) is not None}
     sandbox = header.get("sandbox")
     tools = [s.get("solver") for s in steps if str(s.get("solver", "")).rpartition("/")[2] in _AGENT_SOLVERS]
     if steps:
         arguments["eval_plan"] = {
             "name": str(plan.get("name") or "plan"),
-            "steps": [json.dumps({k: s.get(k) for k in ("solver", "params")}, sort_keys=True, default=str) for s in steps],
+            "steps": [
+                json.dumps({k: s.get(k) for k in ("solver", "params")}, sort_keys=True, default=str) for s in steps
+            ],
         }
     if template is not None:
         arguments["prompt_template"] = template

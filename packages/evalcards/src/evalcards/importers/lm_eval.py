@@ -65,7 +65,9 @@ def lm_eval(path: str | Path, options: Options | None = None) -> ImportResult:
 
 
 def _read(path: Path, options: Options) -> ImportResult:
-    document = need_mapping(strict_json.read(path, max_bytes=options.max_bytes, constants=True), path, "lm-eval results")
+    document = need_mapping(
+        strict_json.read(path, max_bytes=options.max_bytes, constants=True), path, "lm-eval results"
+    )
     result = ImportResult()
     tables: dict[str, Any] = {}
     for section in ("results", "groups"):
@@ -146,7 +148,13 @@ def _task_results(
 
 
 def _result(
-    task: str, name: str, choice: str, score: float | int, error: float | int | None, document: dict[str, Any], path: Path
+    task: str,
+    name: str,
+    choice: str,
+    score: float | int,
+    error: float | int | None,
+    document: dict[str, Any],
+    path: Path,
 ) -> dict[str, Any]:
     config = (document.get("configs") or {}).get(task) or {}
     run = document.get("config") or {}

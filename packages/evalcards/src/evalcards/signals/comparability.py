@@ -1,4 +1,4 @@
-r"""Signal 4: do scores of the same triple differ by more than they should, and in which settings do they differ?
+r"""Signal 4: whether scores of the same triple differ by more than they should, and in which settings.
 
 With threshold :math:`\tau` of the metric and scores :math:`S`, a group diverges when
 :math:`\max S - \min S > \tau (1 + 10^{-9})`. The slack keeps binary fractions from deciding: 0.75 - 0.70 is a hair over

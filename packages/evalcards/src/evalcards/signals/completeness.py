@@ -1,4 +1,4 @@
-r"""Signal 2: how much of what a reader needs to know about a benchmark is written down?
+r"""Signal 2: how much of what a reader needs to know about a benchmark is written down.
 
 Each of the 28 fields scores 1 if it is populated and 0 if not; a field with sub-items scores the share of them that is
 populated. For a benchmark :math:`b`,
@@ -167,6 +167,4 @@ def completeness(
         if 0 < scores[field.path] < 1
     )
     missing = tuple(path for path, score in scores.items() if score == 0)
-    return Completeness(
-        sum(plain.values()) / len(fields), sum(strict.values()) / len(fields), missing, partial, scores
-    )
+    return Completeness(sum(plain.values()) / len(fields), sum(strict.values()) / len(fields), missing, partial, scores)

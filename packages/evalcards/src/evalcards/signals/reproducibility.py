@@ -1,4 +1,4 @@
-r"""Signal 1: are the settings there that somebody would need to run this again?
+r"""Signal 1: whether the settings are there that somebody would need to run this again.
 
 For a row :math:`r` and required fields :math:`F`,
 
@@ -33,8 +33,8 @@ _AGENTIC_TASKS = {"agentic", "tool_use", "multi_step_agent"}
 _AGENTIC_NAMES = re.compile(
     r"(?:^|[^a-z0-9])(?:swe[-_ ]?bench|tau2?[-_ ]?bench|gaia2?|webarena|visualwebarena|osworld|androidworld|"
     r"terminal[-_ ]?bench|browsecomp|appworld|agentbench|agentdojo|agentharm|theagentcompany|mle[-_ ]?bench|"
-    r"paper[-_ ]?bench|cybench|cve[-_ ]?bench|intercode|toolbench|bfcl|workarena|webshop|assistantbench|core[-_ ]?bench|"
-    r"sciagentbench|vending[-_ ]?bench|swe[-_ ]?lancer|re[-_ ]?bench)(?:$|[^a-z0-9]|\d)"
+    r"paper[-_ ]?bench|cybench|cve[-_ ]?bench|intercode|toolbench|bfcl|workarena|webshop|assistantbench|"
+    r"core[-_ ]?bench|sciagentbench|vending[-_ ]?bench|swe[-_ ]?lancer|re[-_ ]?bench)(?:$|[^a-z0-9]|\d)"
 )
 
 
@@ -126,5 +126,5 @@ def agentic_card(card: Mapping[str, Any] | None) -> bool:
 def is_agentic(
     benchmark: str | None, card: Mapping[str, Any] | None = None, generation_args: Mapping[str, Any] | None = None
 ) -> bool:
-    """Tell whether a row is agentic: by its benchmark's card, its own agentic configuration, or the benchmark's name."""
+    """Tell whether a row is agentic: by its benchmark's card, its own agentic settings, or the benchmark's name."""
     return agentic_card(card) or populated(generation_args, "agentic_eval_config") or agentic_name(benchmark)

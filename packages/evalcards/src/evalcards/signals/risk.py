@@ -1,7 +1,7 @@
 """Which risks a benchmark speaks to: its card's ``possible_risks`` mapped to a short list of domains.
 
-The domains are ours; each lists words by which free text is recognised and the names under which the IBM Risk Atlas files
-the same thing. A risk that fits no domain is kept as "other", never dropped.
+The domains are ours; each lists words by which free text is recognised and the names under which the IBM Risk Atlas
+files the same thing. A risk that fits no domain is kept as "other", never dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 RISK_DOMAINS: dict[str, tuple[str, ...]] = {
     "bias and fairness": (
-        "bias", "fairness", "discriminat", "stereotyp", "decision bias", "output bias", "data bias", "unrepresentative data",
+        "bias", "fairness", "discriminat", "stereotyp", "decision bias", "output bias", "data bias",
+        "unrepresentative data",
     ),
     "toxicity and harmful content": (
         "toxic", "hate", "harmful output", "offensive", "abuse", "spreading toxicity", "harmful content", "violence",

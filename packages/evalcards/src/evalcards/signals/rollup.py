@@ -91,9 +91,7 @@ def rollup(store: Store, *, profile: str = "paper", factor: float = 1.0) -> dict
     """
     settings = store.signals(profile, factor)
     base, more = PROFILES[profile]
-    missing = ", ".join(
-        f"count(*) FILTER (missing & {BIT[field]} <> 0) AS missing_{field}" for field in (*base, *more)
-    )
+    missing = ", ".join(f"count(*) FILTER (missing & {BIT[field]} <> 0) AS missing_{field}" for field in (*base, *more))
     kinds = ", ".join(f"count(*) FILTER (row_signals.source_type = '{kind}') AS {kind}" for kind in SOURCE_TYPES)
     grouping = "GROUP BY GROUPING SETS ((), (category)) ORDER BY category NULLS FIRST"
     rows = store.records(
