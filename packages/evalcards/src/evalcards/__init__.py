@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalcards import importers, signals
+from evalcards import data, importers, signals
 from evalcards.compare import compare
 from evalcards.errors import ImportFailure, SchemaError, SnapshotExists, UnitMismatch, UnknownModel
 from evalcards.render import card
@@ -24,6 +24,7 @@ __all__ = [
     "UnknownModel",
     "card",
     "compare",
+    "data",
     "importers",
     "signals",
     "validate",

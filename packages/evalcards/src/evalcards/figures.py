@@ -44,10 +44,16 @@ def _bars(axis: Any, names: list[str], rates: list[dict[str, Any]], colour: Any)
     axis.set_xlim(0, 100)
     axis.invert_yaxis()
     axis.grid(axis="y", visible=False)
-    for position, (value, rate) in enumerate(zip(values, rates, strict=True)):
-        left = value > 62
-        axis.text(value + (-2 if left else 4), position, f"{rate['count']:,}/{rate['of']:,}", va="center",
-                  ha="right" if left else "left", fontsize=8, color="white" if left else "#333333")  # fmt: skip
+    for position, (rate, (_, high)) in enumerate(zip(rates, ends, strict=True)):
+        inside = high > 0.75
+        axis.text(
+            2 if inside else 100 * high + 2,
+            position,
+            f"{rate['count']:,}/{rate['of']:,}",
+            va="center",
+            fontsize=8,
+            color="white" if inside else "#333333",
+        )
 
 
 def draw_overview(summed: dict[str, Any]) -> Figure:

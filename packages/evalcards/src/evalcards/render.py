@@ -75,12 +75,10 @@ SOURCE_NAMES = {
 
 
 def score_text(value: float | None, unit: str | None) -> str:
-    """Write a score in its unit with up to four significant digits; never rescaled."""
+    """Write a score in its unit with four significant digits, or two decimals if it is large; never rescaled."""
     if value is None:
         return "not a number"
-    text = f"{value:.4g}"
-    if "e" in text and abs(value) < 1e15:
-        text = f"{value:.0f}" if abs(value) >= 1e4 else f"{value:.6f}".rstrip("0")
+    text = f"{value:.2f}".rstrip("0").rstrip(".") if 100 <= abs(value) < 1e15 else f"{value:.4g}"
     return f"{text}%" if unit == "percent" else text
 
 

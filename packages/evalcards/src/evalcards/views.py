@@ -269,6 +269,7 @@ def row_view(store: Store, row_id: str) -> dict[str, Any]:
         "issues": told,
         "samples": [s | {"document": json.loads(s["document"])} for s in samples],
         "sample_count": count,
+        "settings": store.signals_settings(),
     }
 
 

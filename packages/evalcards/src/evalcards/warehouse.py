@@ -49,7 +49,7 @@ GROUP BY group_id
 """
 
 _MEDIANS = f"""
-CREATE OR REPLACE TEMP TABLE party_medians AS
+CREATE OR REPLACE TABLE party_medians AS
 WITH ordered AS (
   SELECT group_id, organisation, score, {", ".join(f"setup_{f}" for f in SETUP_FIELDS)},
          row_number() OVER (PARTITION BY group_id, organisation ORDER BY score, evaluation_id, args) AS place,

@@ -196,14 +196,11 @@ class _Site:
             """SELECT text AS party, median, n FROM party_medians JOIN organisations ON code = organisation
             WHERE group_id = ? ORDER BY text""",
             [rows[0]["group_id"]],
-        ) if self._has_medians() else []  # fmt: skip
+        )
         arguments = [json.loads(row["args"]) for row in rows]
         tests = {t.group_id: t for t in self._cache("tests", lambda: corpus_tests(self.store))}
         return self.page(request, "triple.html", title="Triple", rows=rows, medians=medians, arguments=arguments,
                          test=tests.get(rows[0]["group_id"]), tested=len(tests), by_model=False)  # fmt: skip
-
-    def _has_medians(self) -> bool:
-        return bool(self.store.fetch("SELECT 1 FROM duckdb_tables() WHERE table_name = 'party_medians'"))
 
     def compare(self, request: Request) -> Response:
         """Compare two models on a benchmark."""
