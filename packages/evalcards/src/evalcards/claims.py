@@ -352,7 +352,11 @@ def reader_modes(ctx: Context) -> dict:
     paper="5,498 models, 635 benchmarks, 101,843 results",
 )
 def full_scale(ctx: Context) -> dict:
-    """Import a made-up corpus of the paper's size from files, in a process of its own, and ask for pages."""
+    """Import a made-up corpus of the paper's size from files, in a process of its own, and ask for pages.
+
+    Times are the process's own processor time, all threads together, so that other work on the machine does not
+    count; the wall clock is reported beside.
+    """
     size = ctx.pick(small=(5498, 635, 101_843), paper=(5498, 635, 101_843), smoke=(60, 20, 600))
     found = scale.measure(*size, pages=ctx.pick(small=60, paper=200, smoke=5))
     latencies = np.sort(np.array(found["page_seconds"])) * 1000
@@ -362,17 +366,19 @@ def full_scale(ctx: Context) -> dict:
         ax.plot(latencies, np.arange(1, len(latencies) + 1) / len(latencies), drawstyle="steps-post")
         ax.axvline(300, linestyle="--", color="#444444", label="300 ms")
         ax.axhline(0.95, linestyle=":", color="#444444", label="95%")
-        ax.set(xlabel="time of a page, ms", ylabel="share of pages", xscale="log", ylim=(0, 1.02))
+        ax.set(xlabel="processor time of a page, ms", ylabel="share of pages", xscale="log", ylim=(0, 1.02))
         ax.legend()
     seconds = found["import_seconds"] + found["signal_seconds"]
     return {
         "measured": {
             "rows": found["rows"],
             "files": found["files"],
-            "import, s": found["import_seconds"],
-            "signals, s": found["signal_seconds"],
+            "import, processor s": found["import_seconds"],
+            "signals, processor s": found["signal_seconds"],
+            "both, wall s, machine shared": found["wall_seconds"],
             "peak, GB": found["peak_gb"],
-            "page p95, ms": p95,
+            "page p95, processor ms": p95,
+            "page p95, wall ms, machine shared": float(np.quantile(found["page_wall_seconds"], 0.95)) * 1000,
             "largest page, rows": found["largest_page"],
         },
         "holds": seconds <= 120 and found["peak_gb"] <= 2 and p95 <= 300,
@@ -405,7 +411,7 @@ def bare_scores(ctx: Context) -> dict:
             values = [example["before"][1] / scale_to, example["after"][1] / scale_to]
             ax.plot([0, 1], values, "o-", color=colour, alpha=0.8)
         ax.set(xticks=[0, 1], xticklabels=["bare scores", "comparable only"], xlim=(-0.3, 1.3),
-               ylabel="leader's score / its score among bare ones")  # fmt: skip
+               ylabel="leader's score / its score among bare ones", yscale="log")  # fmt: skip
     return {
         "measured": {
             "leaderboards": found.benchmarks,
