@@ -176,7 +176,7 @@ def operational(ctx: Context) -> dict:
 )
 def gaps(ctx: Context) -> dict:
     """Compare the rollup's rates with counts from the planted truth, and report the real rows beside them."""
-    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(60, 20, 400)), seed=0)
+    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(30, 14, 150)), seed=0)
     with _store(corpus) as store:
         overall = rollup(store)["overall"]
     truth = corpus.truth
@@ -266,7 +266,7 @@ def _real_rates(overall: dict[str, Any]) -> dict[str, Any]:
 def sensitivity(ctx: Context) -> dict:
     """Flag with thresholds of half to twice the paper's."""
     factors = (0.5, 1.0, 1.5, 2.0)
-    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(60, 20, 400)), seed=0)
+    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(30, 14, 150)), seed=0)
     rates: dict[str, list[dict[str, Any]]] = {"variant_divergence": [], "cross_party_divergence": []}
     with _store(corpus) as store:
         for factor in ctx.track(factors, "factors"):
@@ -314,11 +314,11 @@ _ID = re.compile(r'data-result-id="([^"]+)" data-value="([^"]+)"')
 )
 def reader_modes(ctx: Context) -> dict:
     """Render cards of models and benchmarks in both modes and compare their result ids, values and first fields."""
-    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(400, 60, 9000), smoke=(60, 20, 400)), seed=0)
+    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(400, 60, 9000), smoke=(30, 14, 150)), seed=0)
     with _store(corpus) as store:
         triples = store.triples()
-        models = sorted({triple.model for triple in triples})[:: ctx.pick(small=10, paper=1, smoke=30)]
-        benchmarks = sorted({triple.benchmark for triple in triples})[:: ctx.pick(small=4, paper=1, smoke=10)]
+        models = sorted({triple.model for triple in triples})[:: ctx.pick(small=10, paper=1, smoke=10)]
+        benchmarks = sorted({triple.benchmark for triple in triples})[:: ctx.pick(small=4, paper=1, smoke=7)]
         same, first, rows = True, 0, 0
         named: list[dict[str, str]] = [{"model": name} for name in models]
         named += [{"benchmark": name} for name in benchmarks]
@@ -357,7 +357,7 @@ def full_scale(ctx: Context) -> dict:
     Times are the process's own processor time, all threads together, so that other work on the machine does not
     count; the wall clock is reported beside.
     """
-    size = ctx.pick(small=(5498, 635, 101_843), paper=(5498, 635, 101_843), smoke=(60, 20, 600))
+    size = ctx.pick(small=(5498, 635, 101_843), paper=(5498, 635, 101_843), smoke=(30, 14, 150))
     found = scale.measure(*size, pages=ctx.pick(small=60, paper=200, smoke=5))
     latencies = np.sort(np.array(found["page_seconds"])) * 1000
     p95 = float(np.quantile(latencies, 0.95))
@@ -399,7 +399,7 @@ def full_scale(ctx: Context) -> dict:
 )
 def bare_scores(ctx: Context) -> dict:
     """Rank by bare scores with and without the triples whose scores diverge."""
-    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(60, 20, 400)), seed=0)
+    corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(30, 14, 150)), seed=0)
     with _store(corpus) as store:
         found = top_changes(store)
     low, high = wilson(found.changed, found.benchmarks)

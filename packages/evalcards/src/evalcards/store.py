@@ -296,10 +296,13 @@ class Store:
         return self._benchmark_signals
 
     def _benchmark_records(self) -> dict[str, dict[str, Any]]:
-        """Join each benchmark's card with what its results' sources state: an item counts if any source states it."""
+        """Join each benchmark's card with what its results' sources state: an item counts if any source states it.
+
+        Of several statements the greatest text is taken: it is never the empty one, whatever the order of import.
+        """
         sources = self.fetch(
-            """SELECT benchmark, any_value(source_kind), any_value(organisation_name), any_value(organisation_url),
-            any_value(relationship) FROM results JOIN groups USING (group_id) JOIN logs USING (log_id) GROUP BY ALL
+            """SELECT benchmark, max(source_kind), max(organisation_name), max(organisation_url), max(relationship)
+            FROM results JOIN groups USING (group_id) JOIN logs USING (log_id) GROUP BY benchmark
             ORDER BY benchmark"""
         )
         keys = ("source_type", "source_organization_name", "source_organization_url", "evaluator_relationship")
