@@ -1,6 +1,9 @@
 """The optional comparison with every-eval-ever, which needs Python 3.12: schema verdicts and converted scores."""
 
 import json
+import subprocess
+import sys
+from importlib.resources import files
 
 import pytest
 
@@ -14,8 +17,6 @@ jsonschema = pytest.importorskip("jsonschema")
 
 @pytest.fixture(scope="module")
 def official():
-    from importlib.resources import files
-
     text = files("every_eval_ever").joinpath("schemas/eval.schema.json").read_text()
     return jsonschema.Draft7Validator(json.loads(text))
 
@@ -48,3 +49,29 @@ def test_verdicts_agree_on_records_with_one_fault(tmp_path, official):
         holder[place[-1]] = value
         assert not official.is_valid(bad)
         assert [i for i in validate(bad) if i.level == "error"], place
+
+
+def converted(results, out):
+    """Let the official converter read lm-eval results; return its (exit status, scores)."""
+    command = [sys.executable, "-m", "every_eval_ever", "convert", "lm_eval", "--log_path", str(results), "--output_dir",
+               str(out), "--source_organization_name", "Us", "--evaluator_relationship", "other"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    logs = [json.loads(path.read_text()) for path in out.rglob("*.json")]
+    return done.returncode, sorted(r["score_details"]["score"] for log in logs for r in log["evaluation_results"])
+
+
+def test_the_official_converter_finds_the_same_scores(tmp_path):
+    from evalcards.data import real_rows
+
+    ours = next(log for log in real_rows().logs if len(log.evaluation_results) == 14)
+    scores = sorted(r.score_details.score for r in ours.evaluation_results)
+    folder = files("evalcards").joinpath("assets/real/zero-shot")
+    source = next(path for path in folder.iterdir() if path.name.startswith("results"))
+    document = json.loads(source.read_text())
+    document["model_name"] = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    document["config"]["model_args"] = "pretrained=HuggingFaceTB/SmolLM2-135M-Instruct"
+    path = tmp_path / source.name
+    path.write_text(json.dumps(document))
+    assert converted(path, tmp_path / "out") == (0, scores)
+    # Ours reads the file as the harness wrote it, with a local path for a model; theirs wants a developer in it.
+    assert converted(source, tmp_path / "local")[0] != 0

@@ -97,6 +97,7 @@ async def get(application: Any, path: str) -> Answer:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: dict[str, Any]) -> None:
+        """Take a part of the answer."""
         nonlocal status, headers
         if message["type"] == "http.response.start":
             status = message["status"]
@@ -151,6 +152,7 @@ def _main(folder: Path, pages: int) -> dict[str, Any]:
         wall: list[float] = []
 
         async def ask() -> None:
+            """Ask for every page once, after the first of each list."""
             # Lists and sums over the whole store are kept between requests: the first of each is made before.
             for path in paths[:5]:
                 await get(application, path)

@@ -88,6 +88,7 @@ def diff(store: Store, first: str, second: str) -> SnapshotDiff:
             raise UnknownModel(f"no snapshot {name!r}", hint=f"there are {', '.join(near or known) or 'none'}")
 
     def only(one: str, other: str) -> list[dict[str, Any]]:
+        """Return the rows of one snapshot that the other lacks."""
         return store.records(
             """SELECT row_id, link, model_id, benchmark, path, metric, score FROM snapshot_rows
             LEFT JOIN (SELECT DISTINCT link, model_id, benchmark, path, metric FROM snapshot_groups) USING (link)

@@ -331,6 +331,7 @@ def app(store: Store) -> Starlette:
     site = _Site(store)
 
     async def wrong(request: Request, error: Exception) -> Response:
+        """Say what cannot be shown, in one sentence."""
         unknown = isinstance(error, UnknownModel)
         return site.page(
             request,
