@@ -53,8 +53,8 @@ def test_verdicts_agree_on_records_with_one_fault(tmp_path, official):
 
 def converted(results, out):
     """Let the official converter read lm-eval results; return its (exit status, scores)."""
-    command = [sys.executable, "-m", "every_eval_ever", "convert", "lm_eval", "--log_path", str(results), "--output_dir",
-               str(out), "--source_organization_name", "Us", "--evaluator_relationship", "other"]  # fmt: skip
+    command = [sys.executable, "-m", "every_eval_ever", "convert", "lm_eval", "--log_path", str(results)]
+    command += ["--output_dir", str(out), "--source_organization_name", "Us", "--evaluator_relationship", "other"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     logs = [json.loads(path.read_text()) for path in out.rglob("*.json")]
     return done.returncode, sorted(r["score_details"]["score"] for log in logs for r in log["evaluation_results"])
