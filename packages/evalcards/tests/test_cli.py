@@ -238,6 +238,16 @@ def test_monitor_serves_until_interrupted(tmp_path, record):
     assert "Traceback" not in err
 
 
+def test_bench_measures_on_this_machine(capsys):
+    code, out, _ = run(
+        capsys, app, "bench", "--models", 20, "--benchmarks", 14, "--rows", 60, "--pages", 4, "--json", "-q"
+    )
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["results"] == 60
+    assert 0 < answer["peak memory, GB"] < 2
+
+
 def test_monitor_wants_an_address(capsys):
     assert run(capsys, app, "monitor", "--serve", "8777")[0] == 2
 

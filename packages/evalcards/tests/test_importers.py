@@ -95,7 +95,8 @@ def test_helm_slices_perturbations_and_bookkeeping(tmp_path):
     assert one["score_details"]["uncertainty"]["num_samples"] == 3
     assert one["metric_config"]["additional_details"]["method"] == "multiple_choice_joint"
     assert found.notices[0].endswith("2 statistics are bookkeeping, not results")
-    assert len(found.instances[found.logs[0].evaluation_id]) == 3
+    samples = found.instances[found.logs[0].evaluation_id]
+    assert [sample["evaluation"]["score"] for sample in samples] == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("name", ["log.eval", "log.json"])

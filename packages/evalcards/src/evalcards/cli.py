@@ -506,6 +506,39 @@ def field_set_command(
 
 
 @app.command()
+def bench(
+    models: Annotated[int, typer.Option(min=1, help="Models of the made-up corpus.")] = 5498,
+    benchmarks: Annotated[int, typer.Option(min=1, help="Its benchmarks.")] = 635,
+    rows: Annotated[int, typer.Option(min=1, help="Its results; the defaults are the paper's size.")] = 101_843,
+    pages: Annotated[int, typer.Option(min=4, help="Pages to ask for.")] = 60,
+    json: Json = False,
+) -> None:
+    """Measure import, signals and pages at the paper's size on this machine."""
+    from statistics import quantiles
+
+    from evalcards.scale import measure
+
+    with progress("measuring", total=1) as bar:
+        found = measure(models, benchmarks, rows, pages)
+        bar.advance()
+    p95 = quantiles(found["page_wall_seconds"], n=20)[-1] * 1000
+    answer = {
+        "results": found["rows"],
+        "files": found["files"],
+        "import and signals, wall s": found["wall_seconds"],
+        "import, processor s": found["import_seconds"],
+        "signals, processor s": found["signal_seconds"],
+        "page p95, wall ms": p95,
+        "largest page, results": found["largest_page"],
+        "peak memory, GB": found["peak_gb"],
+    }
+    if json:
+        emit_json(answer)
+    else:
+        table([{"what": name, "value": value} for name, value in answer.items()])
+
+
+@app.command()
 def watch(
     folder: Annotated[Path, typer.Argument(help="The folder to watch.")],
     store: KeptStore = Path("evalcards.duckdb"),

@@ -81,6 +81,9 @@ def _read(run: Path, options: Options) -> ImportResult:
     adapter = spec.get("adapter_spec") or {}
     scenario = _json(run, "scenario.json", options) if (run / "scenario.json").exists() else {}
     state = _state(run, options, result)
+    judged = _instance_scores(run, options, result)
+    # Without the requests, the per-instance statistics still say how many instances there were.
+    state["counts"] = state["counts"] or _count_instances(judged)
     language_model = adapter.get("method") in _PERPLEXITY_TASKS
     lines, bookkeeping = [], 0
     for number, stat in enumerate(stats):
@@ -115,7 +118,9 @@ def _read(run: Path, options: Options) -> ImportResult:
             )
         )
         evaluation = result.logs[0].evaluation_id
-        result.instances[evaluation] = [_instance(evaluation, model, lines[0], item) for item in state["instances"]]
+        result.instances[evaluation] = [
+            _instance(evaluation, model, lines[0], item, judged) for item in state["instances"]
+        ]
     return result
 
 
@@ -218,9 +223,39 @@ def _generation(adapter: dict[str, Any], requests: dict[str, Any]) -> dict[str, 
     return arguments | requests
 
 
-def _instance(evaluation: str, model: str, line: dict[str, Any], item: dict[str, Any]) -> dict[str, Any]:
+def _instance_scores(run: Path, options: Options, result: ImportResult) -> dict[tuple[str, str], float]:
+    """Read each instance's own score: the mean of its first accuracy-like statistic, by (split, instance id)."""
+    path = run / "per_instance_stats.json"
+    if not path.exists():
+        return {}
+    try:
+        entries = _json(run, path.name, options)
+    except SchemaError as error:
+        result.notices.append(f"{run}: {path.name} was not used: {error.reason}")
+        return {}
+    scores: dict[tuple[str, str], float] = {}
+    for entry in entries if isinstance(entries, list) else []:
+        for stat in entry.get("stats") or []:
+            name, mean = stat.get("name") or {}, finite(stat.get("mean"))
+            key = (str(name.get("split")), str(entry.get("instance_id")))
+            if mean is not None and key not in scores and _PROPORTION.fullmatch(str(name.get("name"))):
+                scores[key] = float(mean)
+    return scores
+
+
+def _count_instances(judged: dict[tuple[str, str], float]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for split, _ in judged:
+        counts[split] = counts.get(split, 0) + 1
+    return counts
+
+
+def _instance(
+    evaluation: str, model: str, line: dict[str, Any], item: dict[str, Any], judged: dict[tuple[str, str], float]
+) -> dict[str, Any]:
     instance, answer = item.get("instance") or {}, item.get("result") or {}
     completions = answer.get("completions") or [{}]
+    score = judged.get((str(instance.get("split")), str(instance.get("id"))))
     right = [r for r in instance.get("references") or [] if "correct" in (r.get("tags") or [])]
     return {
         "schema_version": "0.3.0",
@@ -245,5 +280,5 @@ def _instance(evaluation: str, model: str, line: dict[str, Any], item: dict[str,
         },
         "output": {"raw": [str(c.get("text", ""))[:2000] for c in completions if isinstance(c, dict)]},
         "answer_attribution": [],
-        "evaluation": {"score": None, "is_correct": None},
+        "evaluation": {"score": score, "is_correct": None if score is None else score == 1},
     }
