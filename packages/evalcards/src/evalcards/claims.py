@@ -329,7 +329,7 @@ def reader_modes(ctx: Context) -> dict:
             same &= results["research"] == results["policy"] and sorted(fields["research"]) == sorted(fields["policy"])
             first += fields["research"][:5] != fields["policy"][:5]
             rows += len(results["research"])
-        example = {mode: render.card(store, models[0], mode=mode) for mode in ("research", "policy")}  # ty: ignore[invalid-argument-type]
+        example = {mode: render.card(store, models[0], mode=mode) for mode in ("research", "policy")}
     return {
         "measured": {
             "cards": len(named),

@@ -345,7 +345,7 @@ class _Maker:
         else:
             count = int(self.random.integers(1, len(needed) + 1))
             missing = sorted(self.random.choice(needed, count, replace=False).tolist(), key=needed.index)
-        arguments = {field: values[field] for field in needed if field not in missing}
+        arguments: dict[str, Any] = {field: values[field] for field in needed if field not in missing}
         # Null is as missing as absent.
         if missing and self.random.random() < 0.2:
             arguments[missing[0]] = None
@@ -371,11 +371,11 @@ class _Maker:
     def _file(self, model: int, who: str, kind: str, result: dict[str, Any]) -> tuple[str, int]:
         """Put a result into an open log of the model and source; a log holds eight results at most."""
         key = (self.models[model], who, kind)
-        document = self.open.get(key)
+        document: dict[str, Any] | None = self.open.get(key)
         if document is None or len(document["evaluation_results"]) >= 8:
             number = len(self.documents)
             name = self.models[model]
-            document = self.open[key] = {
+            document = {
                 "schema_version": "0.3.0",
                 "evaluation_id": f"made-up/{number}",
                 "retrieved_timestamp": str(1_750_000_000 + number),
@@ -393,6 +393,7 @@ class _Maker:
                 "eval_library": {"name": "made-up", "version": "1.0" if number % 2 else "unknown"},
                 "evaluation_results": [],
             }
+            self.open[key] = document
             self.documents.append(document)
         document["evaluation_results"].append(result)
         return document["evaluation_id"], len(document["evaluation_results"]) - 1

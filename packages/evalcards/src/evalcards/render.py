@@ -162,9 +162,13 @@ def environment() -> jinja2.Environment:
         "score": score_text, "bar": bar, "stacked": stacked, "strip": strip_plot, "percent": sentences.percent,
         "setting": setting_text, "route": route_id, "slug": slug, "pretty": _pretty, "cell": _cell,
     }  # fmt: skip
-    found.globals |= {
-        "TITLES": TITLES, "SOURCE_NAMES": SOURCE_NAMES, "GLOSSARY": sentences.GLOSSARY, "SOURCE_TYPES": SOURCE_TYPES,
-    }  # fmt: skip
+    shared: dict[str, Any] = {
+        "TITLES": TITLES,
+        "SOURCE_NAMES": SOURCE_NAMES,
+        "GLOSSARY": sentences.GLOSSARY,
+        "SOURCE_TYPES": SOURCE_TYPES,
+    }
+    found.globals.update(shared)  # fmt: skip
     return found
 
 

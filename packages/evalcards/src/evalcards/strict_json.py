@@ -240,7 +240,7 @@ class _MemberReader:
             position, self.escaped = 1, False
         while True:
             if self.in_string:
-                position = self._STRING.match(text, position).end()  # ty: ignore[unresolved-attribute]
+                position = self._STRING.match(text, position).end()  # ty: ignore[missing-union-attribute]
                 if position >= len(text):
                     break
                 if text[position] == "\\":  # the escaped character is in the next piece

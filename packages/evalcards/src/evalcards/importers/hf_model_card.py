@@ -110,7 +110,7 @@ def _entry(
     if not isinstance(entry, dict):
         result.fail(str(path), where, "not a mapping", rows=0)
         return
-    source = entry.get("source") if isinstance(entry.get("source"), dict) else {}
+    source = _mapping(entry.get("source"))
     key = (str(source.get("name") or ""), str(source.get("url") or ""))
     for number, metric in enumerate(entry.get("metrics") or []):
         result.found += 1
@@ -131,10 +131,9 @@ def _value(given: Any) -> tuple[float | int | None, str | None]:
 
 
 def _result(entry: dict[str, Any], metric: dict[str, Any], value: float | int, unit: str | None) -> dict[str, Any]:
-    dataset = entry.get("dataset") if isinstance(entry.get("dataset"), dict) else {}
-    task = entry.get("task") if isinstance(entry.get("task"), dict) else {}
+    dataset, task = _mapping(entry.get("dataset")), _mapping(entry.get("task"))
     kind = str(metric.get("type") or metric.get("name") or "score")
-    shots = ((dataset.get("args") or {}) if isinstance(dataset.get("args"), dict) else {}).get("num_few_shot")
+    shots = _mapping(dataset.get("args")).get("num_few_shot")
     name = str(dataset.get("name") or dataset.get("type") or task.get("name") or "not reported")
     return {
         "evaluation_name": name,
@@ -166,6 +165,10 @@ def _result(entry: dict[str, Any], metric: dict[str, Any], value: float | int, u
             ),
         },
     }
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str | None:

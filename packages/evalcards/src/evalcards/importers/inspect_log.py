@@ -6,7 +6,6 @@ Only the parts that hold settings and scores are read; the samples, which make u
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 import zipfile
@@ -104,7 +103,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, options: Options) -
     return strict_json.loads(data, f"{path}, {name}", constants=True)
 
 
-def _capped(stream: io.BufferedIOBase, most: int, name: str) -> bytes:
+def _capped(stream: Any, most: int, name: str) -> bytes:
     pieces, size = [], 0
     while piece := stream.read(1 << 16):
         size += len(piece)
