@@ -59,7 +59,7 @@ def measure(models: int, benchmarks: int, rows: int, pages: int = 60, seed: int 
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"the measured process failed: {done.stderr.strip().splitlines()[-1:]}")
-        return json.loads(done.stdout)
+        return json.loads(done.stdout.splitlines()[-1])
 
 
 class Answer(NamedTuple):

@@ -62,6 +62,8 @@ class Store:
         self._strict_empty = False
         try:
             self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
+            # DuckDB would draw it on stdout, which carries the answer.
+            self._connection.execute("SET enable_progress_bar = false")
             if not read_only:
                 for statement in TABLES:
                     self._connection.execute(statement)
