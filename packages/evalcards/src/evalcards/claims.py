@@ -110,7 +110,7 @@ def _truth_counts(corpus: Corpus, store: Store) -> dict[str, dict[str, int]]:
     fields = {field.path: field for field in field_set()}
     known = store.completeness()
     for benchmark, (full, partial) in truth.completeness.items():
-        scores = known[store.benchmark(benchmark)["id"]]
+        scores = known[store.find_benchmark(benchmark)]
         populated = sum(scores.field_scores[path] == 1 for path, field in fields.items() if field.coverage == "full")
         ethics = scores.field_scores["benchmark_card.ethical_and_legal_considerations"]
         source = scores.field_scores["eee.source_metadata"]
@@ -424,7 +424,7 @@ def bare_scores(ctx: Context) -> dict:
             "leaders.png",
             fig,
             "Leaderboards of the made-up corpus whose first model changes when triples with "
-            "diverging scores are left out (up to 12 shown). The rate follows from what was planted; it is no "
-            "estimate for real leaderboards.",
+            "diverging scores are left out (up to 12 shown). Steep lines: the leader's score was a percentage under a "
+            "proportion's bounds. The rate follows from what was planted; it is no estimate for real leaderboards.",
         ),
     }

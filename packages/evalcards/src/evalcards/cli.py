@@ -186,7 +186,7 @@ def evalcard(
     summed = rollup(held, profile=profile, factor=threshold_factor)
     failures = done.failures if done else ()
     chosen, on = _chosen(held, inputs, model, benchmark)
-    lines = report.triple_rows(held, model and held.model(model)["id"], benchmark and held.benchmark(benchmark)["id"])
+    lines = report.triple_rows(held, model and held.find_model(model), benchmark and held.find_benchmark(benchmark))
     config = {"inputs": inputs or "embedded", "mode": mode, "profile": profile, "factor": threshold_factor}
     with RunDir(out or _free_folder("evalcard-report"), package="evalcards", config=config, force=force) as run:
         with progress("writing cards", total=min(most, len(chosen)) + len(on)) as bar:
@@ -235,9 +235,9 @@ def _chosen(
     store: Any, inputs: list[str] | None, model: str | None, benchmark: str | None
 ) -> tuple[list[str], list[str]]:
     """Return the models and benchmarks to write cards of."""
-    on = [store.benchmark(benchmark)["id"]] if benchmark else []
+    on = [store.find_benchmark(benchmark)] if benchmark else []
     if model:
-        return [store.model(model)["id"]], on
+        return [store.find_model(model)], on
     if on:
         return [], on
     if not inputs:

@@ -156,8 +156,8 @@ def compare(store: Store, a: str, b: str, on: str) -> list[Comparison]:
     UnknownModel
         No such model or benchmark, or one of the models has no result on it.
     """
-    first, second = store.model(a)["id"], store.model(b)["id"]
-    benchmark = store.benchmark(on)["id"]
+    first, second = store.find_model(a), store.find_model(b)
+    benchmark = store.find_benchmark(on)
     ours, theirs = _rows(store, first, benchmark), _rows(store, second, benchmark)
     for model, rows in ((first, ours), (second, theirs)):
         if not rows:

@@ -316,11 +316,19 @@ class Store:
             records[name] |= {"benchmark_card": document, "evalcards": document.get("evalcards")}
         return records
 
-    def triples(self) -> list[Triple]:
-        """Return all result triples with how many rows report each."""
+    def triples(self, model: str | None = None, benchmark: str | None = None) -> list[Triple]:
+        """Return result triples with how many rows report each.
+
+        Parameters
+        ----------
+        model, benchmark
+            Only of this canonical model, or of this benchmark's slug.
+        """
         found = self.fetch(
             """SELECT model_id, path, metric, benchmark, count(*) FROM results JOIN groups USING (group_id)
-            GROUP BY ALL ORDER BY model_id, path, metric"""
+            WHERE ($model IS NULL OR model_id = $model) AND ($benchmark IS NULL OR benchmark = $benchmark)
+            GROUP BY ALL ORDER BY model_id, path, metric""",
+            {"model": model, "benchmark": benchmark},
         )
         return [Triple(*line) for line in found]
 
@@ -351,45 +359,56 @@ class Store:
         found = self.fetch(f"SELECT document FROM logs {where} ORDER BY log_id", [] if model is None else [model])
         return [json.loads(text) for (text,) in found]
 
-    def model(self, name: str) -> dict[str, Any]:
-        """Return what is stored of a model, named by id, alias or route: ``id``, ``meta`` (or None), ``triples``.
+    def find_model(self, name: str) -> str:
+        """Return the canonical id of a model with results, named by id, alias or route.
 
         Raises
         ------
         UnknownModel
             No result is of this model; the hint names near ones.
         """
+        canonical, _ = self._encoder.models.resolve(name)
+        if self.fetch("SELECT 1 FROM groups WHERE model_id = ? LIMIT 1", [canonical]):
+            return canonical
         known = [m for (m,) in self.fetch("SELECT DISTINCT model_id FROM groups ORDER BY 1")]
-        routes = {} if name in known else {route_id(m): m for m in known}
-        canonical, _ = self._encoder.models.resolve(routes.get(name, name))
-        if canonical not in known:
-            near = near_names(name, known)
-            hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the models"
-            raise UnknownModel(f"no results of a model {name!r}", hint)
-        meta = self.fetch("SELECT document FROM models WHERE model_id = ?", [canonical])
-        return {
-            "id": canonical,
-            "meta": ModelMeta.model_validate(json.loads(meta[0][0])) if meta else None,
-            "triples": [triple for triple in self.triples() if triple.model == canonical],
-        }
+        by_route = {route_id(model): model for model in known}
+        if name in by_route:
+            return by_route[name]
+        near = near_names(name, known)
+        hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the models"
+        raise UnknownModel(f"no results of a model {name!r}", hint)
 
-    def benchmark(self, name: str) -> dict[str, Any]:
-        """Return what is stored of a benchmark: ``id``, ``card`` (or None), ``triples``.
+    def model_meta(self, model: str) -> ModelMeta | None:
+        """Return what is registered of a model, by its canonical id."""
+        found = self.fetch("SELECT document FROM models WHERE model_id = ?", [model])
+        return ModelMeta.model_validate(json.loads(found[0][0])) if found else None
+
+    def model(self, name: str) -> dict[str, Any]:
+        """Return what is stored of a model: ``id``, ``meta`` (or None), ``triples``; see `find_model`."""
+        found = self.find_model(name)
+        return {"id": found, "meta": self.model_meta(found), "triples": self.triples(model=found)}
+
+    def find_benchmark(self, name: str) -> str:
+        """Return the slug of a benchmark that has a card or a result.
 
         Raises
         ------
         UnknownModel
-            There is neither a card nor a result; the hint names near ones.
+            There is neither; the hint names near ones.
         """
         found = self._encoder.benchmarks.find(name)
         key = slug(found[0]) if found else slug(name)
+        if key in self.cards or self.fetch("SELECT 1 FROM groups WHERE benchmark = ? LIMIT 1", [key]):
+            return key
         known = {b for (b,) in self.fetch("SELECT DISTINCT benchmark FROM groups")} | set(self.cards)
-        if key not in known:
-            near = near_names(name, sorted(known))
-            hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the benchmarks"
-            raise UnknownModel(f"no results of a benchmark {name!r}", hint)
-        triples = [triple for triple in self.triples() if triple.benchmark == key]
-        return {"id": key, "card": self.cards.get(key), "triples": triples}
+        near = near_names(name, sorted(known))
+        hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the benchmarks"
+        raise UnknownModel(f"no results of a benchmark {name!r}", hint)
+
+    def benchmark(self, name: str) -> dict[str, Any]:
+        """Return what is stored of a benchmark: ``id``, ``card`` (or None), ``triples``; see `find_benchmark`."""
+        found = self.find_benchmark(name)
+        return {"id": found, "card": self.cards.get(found), "triples": self.triples(benchmark=found)}
 
     def snapshot(self, name: str) -> dict[str, Any]:
         """Record the present rows, signals and rates under a name; see `evalcards.snapshots.take`."""

@@ -134,20 +134,20 @@ def model_view(store: Store, name: str) -> dict[str, Any]:
         No result is of this model.
     """
     store.signals_settings()
-    found = store.model(name)
-    rows = result_rows(store, "g.model_id = ?", [found["id"]])
+    found = store.find_model(name)
+    rows = result_rows(store, "g.model_id = ?", [found])
     reported = store.fetch(
         "SELECT DISTINCT raw_model, resolution FROM logs JOIN results USING (log_id) JOIN groups USING (group_id)"
         " WHERE model_id = ? ORDER BY 1",
-        [found["id"]],
+        [found],
     )
     return {
         "kind": "model",
-        "id": found["id"],
-        "title": found["id"],
-        "route": route_id(found["id"]),
-        "name": parse_model(found["id"]),
-        "meta": found["meta"],
+        "id": found,
+        "title": found,
+        "route": route_id(found),
+        "name": parse_model(found),
+        "meta": store.model_meta(found),
         "reported_as": reported,
         "rows": rows,
         "summary": summarise(rows),
@@ -166,19 +166,19 @@ def benchmark_view(store: Store, name: str) -> dict[str, Any]:
         There is neither a card nor a result.
     """
     store.signals_settings()
-    found = store.benchmark(name)
-    rows = result_rows(store, "g.benchmark = ?", [found["id"]])
-    card = found["card"]
+    found = store.find_benchmark(name)
+    rows = result_rows(store, "g.benchmark = ?", [found])
+    card = store.cards.get(found)
     title = card.name if card else rows[0]["benchmark_name"]
     return {
         "kind": "benchmark",
-        "id": found["id"],
+        "id": found,
         "title": title,
-        "route": found["id"],
+        "route": found,
         "card": card.model_dump(exclude_unset=True) if card else None,
         "rows": rows,
         "summary": summarise(rows),
-        "completeness": _completeness(store, [found["id"]]),
+        "completeness": _completeness(store, [found]),
         "risks": risk_rollup(store, rows),
         "distributions": distributions(rows),
         "settings": store.signals_settings(),
@@ -188,7 +188,7 @@ def benchmark_view(store: Store, name: str) -> dict[str, Any]:
 def pair_view(store: Store, model: str, benchmark: str) -> dict[str, Any]:
     """Return everything about one model on one benchmark."""
     whole = model_view(store, model)
-    key = store.benchmark(benchmark)["id"]
+    key = store.find_benchmark(benchmark)
     rows = [row for row in whole["rows"] if row["benchmark"] == key]
     if not rows:
         raise UnknownModel(f"{whole['id']} has no result on {benchmark}")

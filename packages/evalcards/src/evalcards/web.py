@@ -178,10 +178,10 @@ class _Site:
 
     def logs(self, request: Request) -> Response:
         """Give a model's records as they were imported."""
-        found = self.store.model(request.path_params["name"])
-        name = slug(found["id"])
+        found = self.store.find_model(request.path_params["name"])
+        name = slug(found)
         return JSONResponse(
-            self.store.logs(found["id"]), headers={"Content-Disposition": f'attachment; filename="{name}.json"'}
+            self.store.logs(found), headers={"Content-Disposition": f'attachment; filename="{name}.json"'}
         )
 
     def row(self, request: Request) -> Response:
