@@ -343,6 +343,7 @@ def test_compare_tells_what_stands_in_the_way(record):
         assert other.differences["few-shot examples"] == (None, "5")
         assert compare(store, "a", "d", "MMLU")[0].verdict == "unit mismatch"
         assert compare(store, "e", "f", "MMLU")[0].verdict == "insufficient disclosure"
+        assert compare(store, "a", "e", "MMLU")[0].verdict == "insufficient disclosure"  # one says, one does not
         assert compare(store, "e", "f", "MMLU")[0].undisclosed == ("decoding", "length", "test_set")
         with pytest.raises(UnitMismatch, match="never rescaled"):
             score_difference({"unit": "percent", "score": 1.0}, {"unit": None, "score": 1.0})

@@ -126,9 +126,11 @@ def _pair(a: dict[str, Any], b: dict[str, Any]) -> Comparison:
         if difference is not None and errors[0] is not None and errors[1] is not None:
             p = z_test(a["score"], errors[0], b["score"], errors[1])[1]
         verdict = "comparable"
-        if differences.keys() - {"harness", "samples"}:
+        telling = {name: pair for name, pair in differences.items() if name not in ("harness", "samples")}
+        if any(x is not None and y is not None for x, y in telling.values()):
             verdict = "differs in setup"
-        elif {"decoding", "length"} & set(missing):
+        elif telling or {"decoding", "length"} & set(missing):
+            # What only one of them reports may or may not be the same.
             verdict = "insufficient disclosure"
     return Comparison(verdict, a["metric_name"], differences, missing, a, b, difference, p)
 
