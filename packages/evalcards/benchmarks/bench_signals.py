@@ -84,7 +84,7 @@ def small_files(tmp_path_factory):
 
 
 @pytest.mark.benchmark(group="import of small EEE files, processor time", timer=time.process_time)
-def test_import(benchmark, small_files, tmp_path):
+def test_import(benchmark, small_files):
     folder, n = small_files
 
     def load():
@@ -98,28 +98,28 @@ def test_import(benchmark, small_files, tmp_path):
 
 
 @pytest.mark.benchmark(group="import of small EEE files, processor time", timer=time.process_time)
-def test_import_one_transaction_per_file(benchmark, small_files, tmp_path):
-    folder, _ = small_files
-    files = sorted(folder.rglob("*.json"))[:300]
-
-    def load():
-        with Store(tmp_path / f"{len(list(tmp_path.iterdir()))}.duckdb") as store:
-            return import_files(store, files, batch=1)
-
-    found = benchmark.pedantic(load, rounds=1)
-    assert found.files == len(files)
-    benchmark.extra_info.update(
-        label=f"one transaction per file, {len(files)} files",
-        role="peer",
-        files_per_second=len(files) / benchmark.stats.stats.median,
-    )
-
-
-@pytest.mark.benchmark(group="import of small EEE files, processor time", timer=time.process_time)
 def test_read_only(benchmark, small_files):
     folder, n = small_files
     benchmark.pedantic(lambda: eee(folder), rounds=2)
     benchmark.extra_info.update(label="reading and checking alone", files_per_second=n / benchmark.stats.stats.median)
+
+
+def import_300(folder, store_folder, **how):
+    files = sorted(folder.rglob("*.json"))[:300]
+    with Store(store_folder / f"{len(list(store_folder.iterdir()))}.duckdb") as store:
+        assert import_files(store, files, **how).files == 300
+
+
+@pytest.mark.benchmark(group="300 small files into a store file, processor time", timer=time.process_time)
+def test_batched(benchmark, small_files, tmp_path):
+    benchmark.pedantic(import_300, (small_files[0], tmp_path), rounds=3)
+    benchmark.extra_info.update(label="500 files a transaction")
+
+
+@pytest.mark.benchmark(group="300 small files into a store file, processor time", timer=time.process_time)
+def test_one_transaction_per_file(benchmark, small_files, tmp_path):
+    benchmark.pedantic(import_300, (small_files[0], tmp_path), {"batch": 1}, rounds=1)
+    benchmark.extra_info.update(label="one transaction per file", role="peer")
 
 
 @pytest.fixture(scope="module")

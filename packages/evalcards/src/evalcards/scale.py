@@ -55,7 +55,7 @@ def measure(models: int, benchmarks: int, rows: int, pages: int = 60, seed: int 
         folder = Path(name)
         _, cards = write_corpus(folder / "records", models, benchmarks, rows, seed)
         (folder / "cards.json").write_text(json.dumps(cards))
-        command = [sys.executable, "-m", "evalcards.scale", name, str(pages)]
+        command = [sys.executable, "-m", _main.__module__, name, str(pages)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"the measured process failed: {done.stderr.strip().splitlines()[-1:]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,10 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "cross": rate(sum(row["has_cross_party_divergence"] for row in cross), len(cross)),
         "anomalies": sum(row["score_scale_anomaly"] for row in groups.values()),
         "flagged": sum(row["flags"] is not None for row in rows),
+        "names": sorted(collections.Counter(row["organisation_name"] or "not named" for row in rows).items()),
+        "diverging": [
+            row for row in groups.values() if row["has_variant_divergence"] or row["has_cross_party_divergence"]
+        ],
     }
 
 

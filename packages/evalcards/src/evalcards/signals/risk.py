@@ -53,6 +53,10 @@ RISK_DOMAINS: dict[str, tuple[str, ...]] = {
 """Domain to the words, and IBM Risk Atlas names, that belong to it; a word matches at the beginning of a word."""
 
 OTHER = "other"
+_PATTERNS = {
+    domain: re.compile("|".join(rf"(?<![a-z]){re.escape(word)}" for word in words))
+    for domain, words in RISK_DOMAINS.items()
+}
 
 
 def _texts(risks: Any) -> Iterable[str]:
@@ -73,11 +77,7 @@ def _texts(risks: Any) -> Iterable[str]:
 def domains_of(text: str) -> tuple[str, ...]:
     """Return the domains that one risk's name or description belongs to, or ``("other",)``."""
     lower = text.lower()
-    found = tuple(
-        domain
-        for domain, words in RISK_DOMAINS.items()
-        if any(re.search(rf"(?<![a-z]){re.escape(word)}", lower) for word in words)
-    )
+    found = tuple(domain for domain, pattern in _PATTERNS.items() if pattern.search(lower))
     return found or (OTHER,)
 
 
