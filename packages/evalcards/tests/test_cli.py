@@ -239,9 +239,9 @@ def test_monitor_serves_until_interrupted(tmp_path, record):
 
 
 def test_bench_prints_what_was_measured(capsys, monkeypatch):
-    # The measurement itself is claim E6, which the smoke test of the claims runs.
-    found = {"rows": 60, "files": 9, "wall_seconds": 2.0, "import_seconds": 1.0, "signal_seconds": 0.5, "largest_page": 7,
-             "page_wall_seconds": [0.1, 0.2, 0.3], "peak_gb": 0.3}  # fmt: skip
+    # The measurement itself is claim E6, which the claims smoke test runs.
+    found = {"rows": 60, "files": 9, "wall_seconds": 2.0, "import_seconds": 1.0, "signal_seconds": 0.5,
+             "largest_page": 7, "page_wall_seconds": [0.1, 0.2, 0.3], "peak_gb": 0.3}  # fmt: skip
     asked = []
     monkeypatch.setattr("evalcards.scale.measure", lambda *size: asked.append(size) or found)
     code, out, _ = run(capsys, app, "bench", "--rows", "60", "--json", "-q")
