@@ -1,0 +1,311 @@
+"""Inspect: logs as ``.json``, and as ``.eval``, a zip whose members are compressed with Zstandard.
+
+Only the parts that hold settings and scores are read; the samples, which make up nearly all of a log, are streamed past
+(``.json``) or left packed (``.eval``) apart from the first ones, which become instance records.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+if sys.version_info < (3, 14):
+    import zipfile_zstd  # noqa: F401  (teaches zipfile to read Zstandard)
+
+from evalcards import strict_json
+from evalcards.errors import SchemaError
+from evalcards.importers.common import (
+    ImportResult,
+    Options,
+    each_file,
+    existing,
+    file_time,
+    finite,
+    make_log,
+    strings,
+    why_not_a_score,
+    without_none,
+)
+
+_PARTS = {"version", "status", "eval", "plan", "results", "stats", "error", "invalidated"}
+_ERRORS = {"stderr", "bootstrap_stderr", "hierarchical_bootstrap"}
+_PROPORTIONS = {"accuracy", "pass_at_1", "mean_accuracy"}
+_AGENT_SOLVERS = ("basic_agent", "react", "use_tools", "human_agent", "bridge", "multi_agent", "agent", "claude_code")
+_LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit")
+_SAMPLES = 200
+"""Instance records kept from one log."""
+
+
+def inspect(path: str | Path, options: Options | None = None) -> ImportResult:
+    """Read one Inspect log, or all below a folder.
+
+    Parameters
+    ----------
+    path
+        A ``.eval`` or ``.json`` file, or a folder.
+    options
+        What the file does not say.
+
+    Returns
+    -------
+    ImportResult
+    """
+    chosen = options or Options()
+    found = existing(path)
+    files = sorted([*found.rglob("*.eval"), *found.rglob("*.json")]) if found.is_dir() else [found]
+    return each_file(files, lambda file: _read(file, chosen))
+
+
+def _read(path: Path, options: Options) -> ImportResult:
+    result = ImportResult()
+    if zipfile.is_zipfile(path):
+        document, samples = _read_archive(path, options, result)
+    elif path.suffix == ".eval":
+        raise SchemaError(str(path), "not a zip archive, as .eval logs are")
+    else:
+        document = strict_json.stream_members(path, _PARTS, max_bytes=options.max_bytes)
+        samples = _json_samples(path, options)
+    header = document.get("eval")
+    if not isinstance(header, dict):
+        raise SchemaError(str(path), "not an Inspect log: no 'eval'")
+    status = document.get("status")
+    scores = (document.get("results") or {}).get("scores") if isinstance(document.get("results"), dict) else None
+    if not scores:
+        result.fail(str(path), "results.scores", f"no scores; the run's status is {status!r}", rows=0)
+        return result
+    if document.get("invalidated"):
+        result.notices.append(f"{path}: the log is marked as invalidated")
+    lines: list[dict[str, Any]] = []
+    for number, score in enumerate(scores):
+        lines += _score_results(score, f"results.scores[{number}]", document, path, result)
+    if lines:
+        log = _log(document, lines, path, options)
+        result.logs.append(log)
+        records = [
+            _instance(log.evaluation_id, log.model_info.id, str(header.get("task")), sample) for sample in samples
+        ]
+        result.instances[log.evaluation_id] = records
+    return result
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path, options: Options) -> Any:
+    """Unpack one member, but never more than the cap: the sizes in an archive's directory are only claims."""
+    try:
+        with archive.open(name) as stream:
+            data = _capped(stream, options.max_bytes, f"{path}, {name}")
+    except (zipfile.BadZipFile, NotImplementedError, OSError, EOFError, ValueError) as error:
+        if isinstance(error, SchemaError):
+            raise
+        raise SchemaError(str(path), f"{name} cannot be unpacked: {error}") from error
+    return strict_json.loads(data, f"{path}, {name}", constants=True)
+
+
+def _capped(stream: Any, most: int, name: str) -> bytes:
+    pieces, size = [], 0
+    while piece := stream.read(1 << 16):
+        size += len(piece)
+        if size > most:
+            raise strict_json.too_large(name, size, most)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _read_archive(path: Path, options: Options, result: ImportResult) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise SchemaError(str(path), f"not a zip archive: {error}") from error
+    with archive:
+        names = set(archive.namelist())
+        if "header.json" in names:
+            document = _member(archive, "header.json", path, options)
+        elif "_journal/start.json" in names:
+            document = {**_member(archive, "_journal/start.json", path, options), "status": "started"}
+        else:
+            raise SchemaError(str(path), "not an Inspect log: the archive has no header.json")
+        samples = []
+        chosen = sorted(name for name in names if name.startswith("samples/") and name.endswith(".json"))[:_SAMPLES]
+        for name in chosen:
+            try:
+                samples.append(_member(archive, name, path, options))
+            except SchemaError as error:
+                result.notices.append(f"{path}: {name} was not used: {error.reason}")
+    return document, samples
+
+
+def _json_samples(path: Path, options: Options) -> list[dict[str, Any]]:
+    """Return the first samples of a JSON log small enough to be read whole."""
+    if path.stat().st_size > min(options.max_bytes, 64 * 2**20):
+        return []
+    found = strict_json.stream_members(path, {"samples"}, max_bytes=options.max_bytes).get("samples")
+    return [sample for sample in (found or [])[:_SAMPLES] if isinstance(sample, dict)]
+
+
+def _score_results(
+    score: Any, place: str, document: dict[str, Any], path: Path, result: ImportResult
+) -> list[dict[str, Any]]:
+    metrics = score.get("metrics") if isinstance(score, dict) else None
+    if not isinstance(metrics, dict):
+        result.found += 1
+        result.fail(str(path), place, "a score without metrics")
+        return []
+    values = {key: (m.get("value") if isinstance(m, dict) else m) for key, m in metrics.items()}
+    error = next((finite(values[key]) for key in values if key in _ERRORS), None)
+    spread = finite(values.get("std"))
+    lines = []
+    for key, value in values.items():
+        if key in _ERRORS or key in ("std", "var"):
+            continue
+        result.found += 1
+        number = finite(value)
+        if number is None:
+            result.fail(str(path), f"{place}.metrics.{key}", why_not_a_score(value))
+            continue
+        lines.append(_result(str(score.get("name")), key, number, error, spread, document))
+    return lines
+
+
+def _result(
+    scorer: str,
+    metric: str,
+    value: float | int,
+    error: float | int | None,
+    spread: float | int | None,
+    document: dict[str, Any],
+) -> dict[str, Any]:
+    header = document["eval"]
+    dataset, config = header.get("dataset") or {}, header.get("config") or {}
+    results = document.get("results") or {}
+    samples = results.get("completed_samples") or dataset.get("samples")
+    epochs = config.get("epochs")
+    uncertainty: dict[str, Any] = without_none(
+        num_samples=samples if isinstance(samples, int) else None, standard_deviation=spread
+    )
+    if error is not None:
+        uncertainty["standard_error"] = {"value": error}
+    proportion = metric in _PROPORTIONS
+    limits = {"metric_unit": "proportion", "min_score": 0.0, "max_score": 1.0, "score_type": "continuous"}
+    return {
+        "evaluation_name": str(header.get("task")),
+        "source_data": {
+            "dataset_name": str(dataset.get("name") or header.get("task")),
+            "source_type": "other",
+            **without_none(samples_number=dataset.get("samples")),
+        },
+        "metric_config": {
+            "metric_id": metric,
+            "metric_name": metric,
+            "lower_is_better": False,
+            **(limits if proportion else {}),
+            "additional_details": strings(method=f"scorer {scorer}", direction=None if proportion else "not reported"),
+        },
+        "score_details": {"score": value, **({"uncertainty": uncertainty} if uncertainty else {})},
+        "generation_config": {
+            "generation_args": _generation(document),
+            "additional_details": strings(
+                harness="inspect_ai",
+                task_version=header.get("task_version"),
+                task_args=json.dumps(header.get("task_args"), sort_keys=True) if header.get("task_args") else None,
+                epochs=epochs,
+                n_samples=samples,
+                limit=config.get("limit"),
+                seed=_settings(document).get("seed"),
+                reasoning_effort=_settings(document).get("reasoning_effort"),
+                reasoning_tokens=_settings(document).get("reasoning_tokens"),
+                scorer=scorer,
+            ),
+        },
+    }
+
+
+def _settings(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the generation settings; those of the run go before those of the plan."""
+    plan = (document.get("plan") or {}).get("config") or {}
+    return {**plan, **((document.get("eval") or {}).get("model_generate_config") or {})}
+
+
+def _generation(document: dict[str, Any]) -> dict[str, Any]:
+    header, plan = document["eval"], document.get("plan") or {}
+    settings = _settings(document)
+    steps = [step for step in plan.get("steps") or [] if isinstance(step, dict)]
+    arguments: dict[str, Any] = {
+        key: settings[key] for key in ("temperature", "top_p", "top_k", "max_tokens") if settings.get(key) is not None
+    }
+    template = next(
+        (s["params"]["template"] for s in steps if isinstance((s.get("params") or {}).get("template"), str)), None
+    )
+    limits = {name: value for name in _LIMITS if (value := (header.get("config") or {}).get(name)) is not None}
+    sandbox = header.get("sandbox")
+    tools = [s.get("solver") for s in steps if str(s.get("solver", "")).rpartition("/")[2] in _AGENT_SOLVERS]
+    if steps:
+        arguments["eval_plan"] = {
+            "name": str(plan.get("name") or "plan"),
+            "steps": [
+                json.dumps({k: s.get(k) for k in ("solver", "params")}, sort_keys=True, default=str) for s in steps
+            ],
+        }
+    if template is not None:
+        arguments["prompt_template"] = template
+    if limits:
+        arguments["eval_limits"] = limits
+    if tools or sandbox:
+        arguments["agentic_eval_config"] = {"additional_details": strings(solvers=json.dumps(tools) if tools else None)}
+        if isinstance(sandbox, dict):
+            arguments["sandbox"] = strings(type=sandbox.get("type"))
+    return arguments
+
+
+def _log(document: dict[str, Any], lines: list[dict[str, Any]], path: Path, options: Options) -> Any:
+    header = document["eval"]
+    stats = document.get("stats") or {}
+    arguments = header.get("model_args") or {}
+    return make_log(
+        evaluation_id=f"inspect/{header.get('task')}/{header.get('eval_id') or header.get('run_id') or path.stem}",
+        retrieved=file_time(path),
+        evaluated=str(stats.get("started_at") or header.get("created") or "") or None,
+        model=str(header.get("model") or "not reported"),
+        model_details=strings(model_args=json.dumps(arguments, sort_keys=True, default=str) if arguments else None),
+        library=("inspect_ai", (header.get("packages") or {}).get("inspect_ai")),
+        source_kind="evaluation_run",
+        options=options,
+        results=lines,
+        path=path,
+    )
+
+
+def _text(value: Any) -> str:
+    """Return the text of an input or of a message's content, which may be lists of parts."""
+    if isinstance(value, list):
+        return "\n".join(_text(v.get("text", v.get("content", ""))) if isinstance(v, dict) else str(v) for v in value)
+    return str(value or "")
+
+
+def _instance(evaluation: str, model: str, task: str, sample: dict[str, Any]) -> dict[str, Any]:
+    scores = sample.get("scores") or {}
+    first = next(iter(scores.values()), {}) if isinstance(scores, dict) else {}
+    value = first.get("value") if isinstance(first, dict) else None
+    score = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}.get(str(value), finite(value))
+    output = sample.get("output") or {}
+    choices = output.get("choices") or []
+    answer = output.get("completion") or (_text((choices[0].get("message") or {}).get("content")) if choices else "")
+    target = sample.get("target")
+    messages = sample.get("messages") or []
+    return {
+        "schema_version": "0.3.0",
+        "evaluation_id": evaluation,
+        "model_id": model,
+        "evaluation_name": task,
+        "sample_id": f"{sample.get('id')}" + (f"/{sample['epoch']}" if sample.get("epoch", 1) != 1 else ""),
+        "sample_hash": None,
+        "interaction_type": "multi_turn" if len(messages) > 3 else "single_turn",
+        "input": {
+            "raw": _text(sample.get("input"))[:4000],
+            "reference": [str(t)[:1000] for t in (target if isinstance(target, list) else [target])],
+        },
+        "output": {"raw": [_text(answer)[:2000]]},
+        "answer_attribution": [],
+        "evaluation": {"score": score, "is_correct": None if score is None else score == 1},
+    }

@@ -1,0 +1,480 @@
+"""The store: a DuckDB file with every record whole, its results as rows, and named snapshots that never change."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from evalcards import warehouse
+from evalcards.errors import ImportFailure, InputError, UnknownModel
+from evalcards.identity import ModelIndex, near_names, route_id, slug
+from evalcards.rows import Codes, Encoder, log_id
+from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
+from evalcards.signals.completeness import Completeness, Field, completeness
+from evalcards.tables import TABLES, insert, instance_line
+
+EXPORTED = ("logs", "results", "groups", "cards", "models", "row_signals", "group_signals", "settings", "organisations")
+"""The tables that `Store.export` writes."""
+
+SIGNAL_VERSION = "1.0"
+
+
+class Added(NamedTuple):
+    """What adding logs did."""
+
+    logs: int
+    rows: int
+    duplicates: int
+
+
+class Store:
+    """Hold records, rows and signals in one DuckDB file.
+
+    Parameters
+    ----------
+    path
+        The file, made if missing; None keeps everything in memory.
+    read_only
+        Open an existing file without the right to change it; several processes may do so at once.
+
+    Raises
+    ------
+    InputError
+        The file is no store, is used by another process, or its folder is missing.
+
+    Examples
+    --------
+    >>> store = Store(None)
+    >>> store.add(importers.lm_eval("results.json").logs)
+    >>> store.triples()
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, read_only: bool = False) -> None:
+        self.path = None if path is None else Path(path)
+        self.read_only = read_only
+        self._fields: tuple[Field, ...] | None = None
+        self._strict_empty = False
+        try:
+            self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
+            # DuckDB would draw it on stdout, which carries the answer.
+            self._connection.execute("SET enable_progress_bar = false")
+            if not read_only:
+                for statement in TABLES:
+                    self._connection.execute(statement)
+            self._load()
+        except duckdb.Error as error:
+            first = str(error).splitlines()[0]
+            raise InputError(f"cannot open the store {path}: {first}", hint="name a file made by evalcards") from error
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection of its own for a thread."""
+        return self._connection.cursor()
+
+    def fetch(self, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
+        """Run a query of ours and return its rows."""
+        return self._connection.cursor().execute(sql, values).fetchall()
+
+    def records(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
+        """Run a query of ours and return its rows as mappings."""
+        cursor = self._connection.cursor().execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _load(self) -> None:
+        """Read the dictionaries that encoding needs."""
+        self.cards = {
+            name: BenchmarkCard.model_validate(json.loads(text))
+            for name, text in self.fetch("SELECT benchmark, document FROM cards ORDER BY benchmark")
+        }
+        aliases = dict(self.fetch("SELECT alias, model_id FROM aliases"))
+        models = [name for (name,) in self.fetch("SELECT model_id FROM models")]
+        groups = self.fetch("SELECT model_id, path, metric, group_id FROM groups")
+        self._encoder = Encoder(
+            ModelIndex(models, aliases),
+            self.cards,
+            Codes(self.fetch("SELECT code, text FROM settings ORDER BY code")),
+            Codes(self.fetch("SELECT code, text FROM organisations ORDER BY code")),
+            {(model, path, metric): group for model, path, metric, group in groups},
+        )
+        self._benchmark_signals: dict[str, Completeness] | None = None
+
+    def add(
+        self,
+        logs: Iterable[EvalLog],
+        *,
+        failures: Iterable[ImportFailure] = (),
+        instances: Mapping[str, list[dict[str, Any]]] | None = None,
+        ledger: Iterable[tuple[str, str, str, int, int, int]] = (),
+        origins: Mapping[str, str] | None = None,
+    ) -> Added:
+        """Add logs in one transaction: all of them, or after an error none.
+
+        Parameters
+        ----------
+        logs
+            Records, for example ``importers.eee(path).logs``. One that is there already is not added again.
+        failures
+            Results that did not become rows, for the failure report.
+        instances
+            Evaluation id to instance records in EEE's form.
+        ledger
+            (file hash, path, format, logs, rows, failed) of each file that is now done.
+        origins
+            Evaluation id to the file it came from.
+
+        Returns
+        -------
+        Added
+        """
+        chosen = list(logs)
+        identities = [log_id(log.document) for log in chosen]
+        known = {
+            name for (name,) in self.fetch("SELECT log_id FROM logs WHERE log_id IN (SELECT unnest(?))", [identities])
+        } if identities else set()  # fmt: skip
+        encoder = self._encoder
+        encoder.start()
+        rows = duplicates = 0
+        added: dict[str, str] = {}
+        for log, identity in zip(chosen, identities, strict=True):
+            if identity in known:
+                duplicates += 1
+                continue
+            known.add(identity)
+            added[log.evaluation_id] = identity
+            rows += encoder.add(log, identity, (origins or {}).get(log.evaluation_id, ""))
+        connection = self._connection
+        connection.begin()
+        try:
+            self._write_batch(encoder)
+            self._write_instances(instances or {}, added)
+            insert(connection, "failures", [(f.path, f.where, f.reason, f.rows) for f in failures])
+            insert(connection, "ledger", list(ledger))
+            if rows:
+                self._mark_changed()
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            self._load()
+            raise
+        return Added(len(added), rows, duplicates)
+
+    def _write_batch(self, encoder: Encoder) -> None:
+        for name, table in encoder.tables().items():
+            if table.num_rows:
+                self._connection.register("incoming", table)
+                self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")
+                self._connection.unregister("incoming")
+        for name, codes in (("settings", encoder.settings), ("organisations", encoder.organisations)):
+            insert(self._connection, name, codes.take_new())
+
+    def _write_instances(self, instances: Mapping[str, list[dict[str, Any]]], added: Mapping[str, str]) -> None:
+        for evaluation, samples in instances.items():
+            identity = added.get(evaluation)
+            if identity is None:
+                found = self.fetch("SELECT log_id FROM logs WHERE evaluation_id = ?", [evaluation])
+                identity = found[0][0] if found else evaluation
+            insert(self._connection, "instances", [instance_line(identity, sample) for sample in samples])
+
+    def _mark_changed(self) -> None:
+        self._connection.execute("DELETE FROM meta WHERE key = 'signals'")
+        self._benchmark_signals = None
+
+    def done(self, hashes: Iterable[str]) -> set[str]:
+        """Return which of the files, by hash, an earlier import has finished."""
+        return {h for (h,) in self.fetch("SELECT file_hash FROM ledger WHERE file_hash IN (SELECT unnest(?))",
+                                        [list(hashes)])}  # fmt: skip
+
+    def add_cards(self, cards: Iterable[BenchmarkCard]) -> None:
+        """Add or replace benchmark cards and put all rows where the cards' aliases say they belong."""
+        lines = [
+            (slug(card.name), json.dumps(card.model_dump(exclude_unset=True), ensure_ascii=False)) for card in cards
+        ]
+        self._replace("cards", "benchmark", lines)
+
+    def add_models(self, models: Iterable[ModelMeta]) -> None:
+        """Register models: their ids and aliases are what names are resolved against."""
+        listed = list(models)
+        lines = [(m.id, json.dumps(m.model_dump(exclude_unset=True), ensure_ascii=False)) for m in listed]
+        self._replace("models", "model_id", lines, [(alias, m.id) for m in listed for alias in m.aliases])
+
+    def _replace(
+        self, table: str, key: str, lines: list[tuple[str, str]], aliases: list[tuple[str, str]] | None = None
+    ) -> None:
+        if not lines:
+            return
+        self._connection.begin()
+        try:
+            for name, line in ((table, lines), ("aliases", aliases or [])):
+                column = key if name == table else "alias"
+                self._connection.executemany(
+                    f"DELETE FROM {name} WHERE {column} = ?", [(x[0],) for x in line]
+                ) if line else None
+                insert(self._connection, name, list({x[0]: x for x in line}.values()))
+            self._mark_changed()
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+        self._load()
+        if self.fetch("SELECT 1 FROM logs LIMIT 1"):
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Encode all logs again from their documents: names may resolve elsewhere now."""
+        connection, old = self._connection, self._encoder
+        stored = self.fetch("SELECT log_id, document, origin FROM logs ORDER BY rowid")
+        encoder = Encoder(old.models, self.cards, old.settings, old.organisations, {})
+        for identity, text, origin in stored:
+            encoder.add(read_log(json.loads(text)), identity, origin)
+        connection.begin()
+        try:
+            for table in ("results", "groups", "logs"):
+                connection.execute(f"TRUNCATE {table}")
+            self._write_batch(encoder)
+            connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+        finally:
+            self._load()
+
+    def signals(self, profile: str = "paper", factor: float = 1.0) -> dict[str, Any]:
+        """Bring the tables of signals up to date and return the settings they were computed with.
+
+        Parameters
+        ----------
+        profile
+            Reproducibility profile ``paper``, ``paper-h1`` or ``spec4``.
+        factor
+            Multiplies all thresholds.
+        """
+        wanted = {"profile": profile, "factor": factor, "version": SIGNAL_VERSION}
+        found = self.fetch("SELECT value FROM meta WHERE key = 'signals'")
+        if found and json.loads(found[0][0]) == wanted:
+            return wanted
+        if self.read_only:
+            raise InputError(
+                f"{self.path}: signals are not computed with profile {profile} and factor {factor:g}",
+                hint="run: evalcards signals --store FILE",
+            )
+        warehouse.compute(self._connection, profile=profile, factor=factor)
+        self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('signals', ?)", [json.dumps(wanted)])
+        self._benchmark_signals = None
+        return wanted
+
+    def signals_settings(self) -> dict[str, Any]:
+        """Return the settings of the tables of signals, computing these with the defaults where there are none."""
+        found = self.fetch("SELECT value FROM meta WHERE key = 'signals'")
+        return json.loads(found[0][0]) if found else self.signals()
+
+    def reporting_schema(self, fields: tuple[Field, ...] | None = None, strict_empty: bool = False) -> None:
+        """Choose the fields, and the reading of empty values, by which completeness is told from now on."""
+        self._fields, self._strict_empty = fields, strict_empty
+        self._benchmark_signals = None
+
+    def completeness(self) -> dict[str, Completeness]:
+        """Return the completeness of every benchmark that has a card or a result, by its slug."""
+        if self._benchmark_signals is None:
+            records = self._benchmark_records()
+            self._benchmark_signals = {
+                name: completeness(record, self._fields, self._strict_empty) for name, record in records.items()
+            }
+        return self._benchmark_signals
+
+    def _benchmark_records(self) -> dict[str, dict[str, Any]]:
+        """Join each benchmark's card with what its results' sources state: an item counts if any source states it.
+
+        Of several statements the greatest text is taken: it is never the empty one, whatever the order of import.
+        """
+        sources = self.fetch(
+            """SELECT benchmark, max(source_kind), max(organisation_name), max(organisation_url), max(relationship)
+            FROM results JOIN groups USING (group_id) JOIN logs USING (log_id) GROUP BY benchmark
+            ORDER BY benchmark"""
+        )
+        keys = ("source_type", "source_organization_name", "source_organization_url", "evaluator_relationship")
+        records: dict[str, dict[str, Any]] = {name: {} for name in self.cards}
+        for name, *values in sources:
+            records.setdefault(name, {})["eee"] = {"source_metadata": dict(zip(keys, values, strict=True))}
+        for name, card in self.cards.items():
+            document = card.model_dump(exclude_unset=True)
+            records[name] |= {"benchmark_card": document, "evalcards": document.get("evalcards")}
+        return records
+
+    def triples(self, model: str | None = None, benchmark: str | None = None) -> list[Triple]:
+        """Return result triples with how many rows report each.
+
+        Parameters
+        ----------
+        model, benchmark
+            Only of this canonical model, or of this benchmark's slug.
+        """
+        found = self.fetch(
+            """SELECT model_id, path, metric, benchmark, count(*) FROM results JOIN groups USING (group_id)
+            WHERE ($model IS NULL OR model_id = $model) AND ($benchmark IS NULL OR benchmark = $benchmark)
+            GROUP BY ALL ORDER BY model_id, path, metric""",
+            {"model": model, "benchmark": benchmark},
+        )
+        return [Triple(*line) for line in found]
+
+    def group_rows(self, group_id: int) -> list[dict[str, Any]]:
+        """Return the rows of one triple in the form that `evalcards.signals` takes."""
+        lines = self.fetch(
+            """SELECT row_id, evaluation_id, score, args, organisation_name, relationship, unit, min_score, max_score
+            FROM results JOIN logs USING (log_id, evaluation_id) WHERE group_id = ? ORDER BY row_id""",
+            [group_id],
+        )
+        return [
+            {
+                "row_id": row,
+                "evaluation_id": evaluation,
+                "score": score,
+                "generation_args": json.loads(arguments),
+                "source_metadata": {"source_organization_name": name, "evaluator_relationship": relationship},
+                "metric_config": {"metric_unit": unit, "min_score": low, "max_score": high},
+            }
+            for row, evaluation, score, arguments, name, relationship, unit, low, high in lines
+        ]
+
+    def logs(self, model: str | None = None) -> list[dict[str, Any]]:
+        """Return the documents of all logs, or of one model's, as they were imported."""
+        where = "" if model is None else (
+            "WHERE log_id IN (SELECT log_id FROM results JOIN groups USING (group_id) WHERE model_id = ?)"
+        )  # fmt: skip
+        found = self.fetch(f"SELECT document FROM logs {where} ORDER BY log_id", [] if model is None else [model])
+        return [json.loads(text) for (text,) in found]
+
+    def find_model(self, name: str) -> str:
+        """Return the canonical id of a model with results, named by id, alias or route.
+
+        Raises
+        ------
+        UnknownModel
+            No result is of this model; the hint names near ones.
+        """
+        canonical, _ = self._encoder.models.resolve(name)
+        if self.fetch("SELECT 1 FROM groups WHERE model_id = ? LIMIT 1", [canonical]):
+            return canonical
+        known = [m for (m,) in self.fetch("SELECT DISTINCT model_id FROM groups ORDER BY 1")]
+        by_route = {route_id(model): model for model in known}
+        if name in by_route:
+            return by_route[name]
+        near = near_names(name, known)
+        hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the models"
+        raise UnknownModel(f"no results of a model {name!r}", hint)
+
+    def model_meta(self, model: str) -> ModelMeta | None:
+        """Return what is registered of a model, by its canonical id."""
+        found = self.fetch("SELECT document FROM models WHERE model_id = ?", [model])
+        return ModelMeta.model_validate(json.loads(found[0][0])) if found else None
+
+    def model(self, name: str) -> dict[str, Any]:
+        """Return what is stored of a model: ``id``, ``meta`` (or None), ``triples``; see `find_model`."""
+        found = self.find_model(name)
+        return {"id": found, "meta": self.model_meta(found), "triples": self.triples(model=found)}
+
+    def find_benchmark(self, name: str) -> str:
+        """Return the slug of a benchmark that has a card or a result.
+
+        Raises
+        ------
+        UnknownModel
+            There is neither; the hint names near ones.
+        """
+        found = self._encoder.benchmarks.find(name)
+        key = slug(found[0]) if found else slug(name)
+        if key in self.cards or self.fetch("SELECT 1 FROM groups WHERE benchmark = ? LIMIT 1", [key]):
+            return key
+        known = {b for (b,) in self.fetch("SELECT DISTINCT benchmark FROM groups")} | set(self.cards)
+        near = near_names(name, sorted(known))
+        hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the benchmarks"
+        raise UnknownModel(f"no results of a benchmark {name!r}", hint)
+
+    def benchmark(self, name: str) -> dict[str, Any]:
+        """Return what is stored of a benchmark: ``id``, ``card`` (or None), ``triples``; see `find_benchmark`."""
+        found = self.find_benchmark(name)
+        return {"id": found, "card": self.cards.get(found), "triples": self.triples(benchmark=found)}
+
+    def snapshot(self, name: str) -> dict[str, Any]:
+        """Record the present rows, signals and rates under a name; see `evalcards.snapshots.take`."""
+        from evalcards import snapshots
+
+        return snapshots.take(self, name)
+
+    def write_snapshot(self, name: str, created: str, summary: str) -> None:
+        """Copy rows and signals under a snapshot's name, in one transaction."""
+        self._connection.begin()
+        try:
+            self._connection.execute("INSERT INTO snapshots VALUES (?, ?, ?)", [name, created, summary])
+            self._connection.execute(
+                "INSERT INTO snapshot_rows SELECT ?, row_id, link, score FROM results JOIN groups USING (group_id)",
+                [name],
+            )
+            self._connection.execute(
+                """INSERT INTO snapshot_groups SELECT ?, link, model_id, benchmark, path, metric, n_rows, n_parties,
+                has_variant_divergence, has_cross_party_divergence FROM group_signals JOIN groups USING (group_id)""",
+                [name],
+            )
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+
+    def query(self, sql: str) -> pa.Table:
+        """Run a SELECT of the user's, which cannot change the store.
+
+        Raises
+        ------
+        InputError
+            The text is no single SELECT, or DuckDB refuses it.
+        """
+        cursor = self._connection.cursor()
+        try:
+            statements = cursor.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise InputError("a query must be one SELECT", hint="the store is read-only here")
+            cursor.execute("BEGIN TRANSACTION READ ONLY")
+            try:
+                return cursor.sql(sql).to_arrow_table()
+            finally:
+                cursor.execute("ROLLBACK")
+        except duckdb.Error as error:
+            raise InputError(f"query: {' '.join(str(error).split())[:200]}") from error
+
+    def export(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[Path]:
+        """Write the tables as Parquet files into ``folder``, each whole or not at all.
+
+        Raises
+        ------
+        InputError
+            A file is there already and ``force`` is false.
+        """
+        from papers_shared.artifacts import atomic_path
+
+        self.signals()
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        written = []
+        for table in EXPORTED:
+            path = target / f"{table}.parquet"
+            with atomic_path(path, force=force) as temporary:
+                self._connection.execute(
+                    f"COPY {table} TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)"
+                )
+            written.append(path)
+        return written

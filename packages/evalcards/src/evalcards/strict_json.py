@@ -1,0 +1,285 @@
+"""JSON as the standard has it: no NaN, no Infinity, no repeated keys, and errors that say where.
+
+Python's own reader accepts all three. Finding the place of a fault needs a second pass over the text, which only a
+faulty file pays for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evalcards.errors import SchemaError
+
+MAX_BYTES = 512 * 2**20
+"""What a reader takes in at most, unless told otherwise."""
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+_CONSTANTS = ("NaN", "Infinity", "-Infinity")
+
+
+class _Duplicate(ValueError):
+    """An object repeats a key."""
+
+
+class _Constant(ValueError):
+    """A bare NaN or Infinity."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Duplicate
+    return found
+
+
+def _refuse(name: str) -> Any:
+    raise _Constant(name)
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+_LENIENT = json.JSONDecoder(object_pairs_hook=_unique)
+
+
+def loads(text: str | bytes, path: str = "<text>", *, constants: bool = False) -> Any:
+    """Parse JSON strictly.
+
+    Parameters
+    ----------
+    text
+        The document; bytes are UTF-8, with or without a byte-order mark.
+    path
+        The file's name, for errors.
+    constants
+        Accept the bare tokens NaN, Infinity and -Infinity, which Python's harnesses write for undefined metrics.
+
+    Returns
+    -------
+    object
+        The parsed document.
+
+    Raises
+    ------
+    SchemaError
+        With line and column: not UTF-8, not JSON, a repeated key, and without ``constants`` a bare NaN or Infinity.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = text.count(b"\n", 0, error.start) + 1
+            column = error.start - (text.rfind(b"\n", 0, error.start) + 1) + 1
+            raise SchemaError(path, "not UTF-8", line, column, "save it as UTF-8") from error
+    try:
+        return (_LENIENT if constants else _STRICT).decode(text)
+    except json.JSONDecodeError as error:
+        raise SchemaError(path, f"not JSON: {error.msg}", error.lineno, error.colno) from error
+    except _Constant as error:
+        line, column = _place(text, _first_constant(text))
+        name = str(error)
+        hint = f'write "{name}" as a string, or null' if "Inf" in name else "write null where there is no value"
+        raise SchemaError(path, f"bare {name} is not JSON", line, column, hint) from error
+    except _Duplicate as error:
+        key, offset = _first_duplicate(text)
+        line, column = _place(text, offset)
+        raise SchemaError(path, f"key {key} occurs twice in one object", line, column) from error
+    except RecursionError as error:
+        raise SchemaError(path, "nested too deeply") from error
+
+
+def read(path: Path, *, max_bytes: int = MAX_BYTES, constants: bool = False) -> Any:
+    """Read and parse a file after looking at its size.
+
+    Raises
+    ------
+    SchemaError
+        As in `loads`; the file is missing, unreadable or larger than ``max_bytes``.
+    """
+    try:
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise too_large(str(path), size, max_bytes)
+        data = path.read_bytes()
+    except OSError as error:
+        raise SchemaError(str(path), (error.strerror or str(error)).lower()) from error
+    return loads(data, str(path), constants=constants)
+
+
+def too_large(path: str, size: int, max_bytes: int) -> SchemaError:
+    """Return the error for something over the size cap."""
+    return SchemaError(
+        path, f"{size:,} bytes, over the cap of {max_bytes:,}", hint="raise --max-bytes if you trust the file"
+    )
+
+
+def canonical(value: Any) -> str:
+    """Return canonical JSON: sorted keys, no spaces, non-ASCII characters as they are."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    for match in _TOKEN.finditer(text):
+        yield match.group(), match.start()
+
+
+def _first_constant(text: str) -> int:
+    return next(offset for token, offset in _tokens(text) if token in _CONSTANTS)
+
+
+def _first_duplicate(text: str) -> tuple[str, int]:
+    """Return the first repeated key, as written, and its offset; the text is known to have one."""
+    stack: list[set[str] | None] = []
+    previous = ""
+    pending: tuple[str, int] | None = None
+    for token, offset in _tokens(text):
+        if token == "{":
+            stack.append(set())
+        elif token == "[":
+            stack.append(None)
+        elif token in "}]":
+            stack.pop()
+        elif token == ":" and pending and stack and stack[-1] is not None:
+            key = json.loads(pending[0])
+            if key in stack[-1]:
+                return pending
+            stack[-1].add(key)
+        pending = (token, offset) if token.startswith('"') and previous in "{," else pending
+        previous = token
+    raise AssertionError("no repeated key")
+
+
+def stream_members(path: Path, wanted: set[str], *, max_bytes: int, chunk: int = 1 << 20) -> dict[str, Any]:
+    """Read some members of a JSON object without holding the rest: for logs whose samples are gigabytes.
+
+    Parameters
+    ----------
+    path
+        The file; its top level is an object.
+    wanted
+        The keys to parse.
+    max_bytes
+        The most that one wanted member may take.
+    chunk
+        Bytes read at a time.
+
+    Returns
+    -------
+    dict
+        The wanted members that are there; NaN and infinities are accepted.
+
+    Raises
+    ------
+    SchemaError
+        Not an object, cut short, or a wanted member over ``max_bytes``.
+    """
+    reader = _MemberReader(str(path), wanted, max_bytes)
+    try:
+        with path.open("r", encoding="utf-8-sig", newline="") as file:
+            while text := file.read(chunk):
+                reader.feed(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchemaError(str(path), f"cannot be read: {error}") from error
+    return reader.close()
+
+
+class _MemberReader:
+    """A machine over chunks of text that follows strings and nesting and keeps only the wanted members' text.
+
+    Inside a member only quotes and brackets matter; commas and colons do where the members themselves are.
+    """
+
+    _DEEP = re.compile(r'["{}\[\]]')
+    _TOP = re.compile(r'["{}\[\],:]')
+    _STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
+
+    def __init__(self, path: str, wanted: set[str], max_bytes: int) -> None:
+        self.path, self.wanted, self.max_bytes = path, wanted, max_bytes
+        self.depth = 0
+        self.in_string = self.escaped = False
+        self.key: str | None = None
+        self.parts: list[str] = []
+        self.size = 0
+        self.found: dict[str, Any] = {}
+        self.started = self.ended = False
+
+    def _keep(self, text: str) -> None:
+        """Keep a stretch of the present key or wanted value."""
+        if text and self.depth and (self.key is None or self.key in self.wanted):
+            self.size += len(text)
+            if self.size > self.max_bytes:
+                raise too_large(f"{self.path}, {self.key or 'a key'}", self.size, self.max_bytes)
+            self.parts.append(text)
+
+    def _take(self) -> str:
+        text = "".join(self.parts)
+        self.parts, self.size = [], 0
+        return text
+
+    def _finish_member(self) -> None:
+        text = self._take()
+        if self.key is not None and self.key in self.wanted:
+            self.found[self.key] = loads(text, f"{self.path}, {self.key}", constants=True)
+        self.key = None
+
+    def feed(self, text: str) -> None:
+        """Follow one more piece of the file."""
+        if not self.started:
+            text = text.lstrip()
+            if text and not text.startswith("{"):
+                raise SchemaError(self.path, "not a JSON object", 1, 1)
+            self.started = bool(text)
+        kept = position = 0
+        if self.escaped and text:
+            position, self.escaped = 1, False
+        while True:
+            if self.in_string:
+                position = self._STRING.match(text, position).end()  # ty: ignore[missing-union-attribute]
+                if position >= len(text):
+                    break
+                if text[position] == "\\":  # the escaped character is in the next piece
+                    self.escaped = True
+                    break
+                position, self.in_string = position + 1, False
+            match = (self._DEEP if self.depth > 1 else self._TOP).search(text, position)
+            if match is None:
+                break
+            position = match.end()
+            kept = self._structure(match.group(), text, kept, position)
+        self._keep(text[kept:])
+
+    def _structure(self, mark: str, text: str, kept: int, position: int) -> int:
+        """Follow a mark outside strings; return up to where the text is dealt with."""
+        if mark == '"':
+            self.in_string = True
+        elif mark in "{[":
+            self.depth += 1
+            return position if self.depth == 1 else kept
+        elif mark in "}]":
+            if self.depth == 1:
+                self._keep(text[kept : position - 1])
+                self._finish_member()
+                self.ended = True
+                kept = position
+            self.depth -= 1
+        elif self.depth == 1 and mark == ":" and self.key is None:
+            self._keep(text[kept : position - 1])
+            self.key = loads(self._take(), f"{self.path}, a key")
+            return position
+        elif self.depth == 1 and mark == ",":
+            self._keep(text[kept : position - 1])
+            self._finish_member()
+            return position
+        return kept
+
+    def close(self) -> dict[str, Any]:
+        """Return what was found, after making sure that the object ended."""
+        if not self.ended:
+            raise SchemaError(self.path, "not JSON: the file is cut short")
+        return self.found
