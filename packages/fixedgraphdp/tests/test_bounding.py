@@ -118,6 +118,15 @@ def test_a_time_limit_falls_back_to_multiplicative_weights_and_says_so():
     assert found.upper_bound >= math.floor(exact)
 
 
+@pytest.mark.parametrize("capped", [True, False])
+def test_multiplicative_weights_out_of_time_leave_a_valid_bound(capped):
+    graph = generators.chung_lu_hypergraph(400, 200, 3, seed=2)
+    exact = lp.relaxation(graph, 1, capped=capped).value
+    solved = packing(graph, 1, np.ones(400), eta=1e-3, capped=capped, time_limit=0.0)
+    assert solved.steps == 20
+    assert solved.value <= exact + 1e-6 <= solved.upper_bound + 2e-6
+
+
 def test_beyond_the_limit_multiplicative_weights_take_over_by_themselves(monkeypatch):
     graph = generators.chung_lu_hypergraph(400, 200, 3, seed=2)
     assert lp.LARGE == 2_000_000

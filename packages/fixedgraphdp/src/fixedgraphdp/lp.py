@@ -86,7 +86,8 @@ def relaxation(
     capped
         False leaves out :math:`x_e \le 1`; with k = 1 the dual is then the fractional cover.
     time_limit
-        Seconds for HiGHS; when they run out, multiplicative weights take over and ``note`` says so.
+        Seconds for each solver. When HiGHS runs out of them, multiplicative weights take over and ``note`` says so;
+        when these do, their gap is wider than ``eta`` and the bound as valid.
     eta
         The relative gap at which multiplicative weights stop.
     target
@@ -112,7 +113,7 @@ def relaxation(
             bound = dual_value(graph, k, prices, w) if capped else _cover_value(graph, k, prices, w)
             return LPSolution(x, float(w @ x), bound, prices, "simplex", time.monotonic() - begun, "")
         note = f"the LP did not finish within {time_limit:g} s"
-    solved = packing(graph, k, w, eta=eta, capped=capped, target=target)
+    solved = packing(graph, k, w, eta=eta, capped=capped, time_limit=time_limit, target=target)
     seconds = time.monotonic() - begun
     return LPSolution(
         solved.x, solved.value, solved.upper_bound, solved.prices, "multiplicative weights", seconds, note

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ def packing(
     eta: float = 0.05,
     capped: bool = True,
     max_steps: int = 20_000,
+    time_limit: float = float("inf"),
     target: float | None = None,
 ) -> Packing:
     r"""Solve the bounding LP to a relative gap ``eta`` between a feasible point and a dual bound.
@@ -47,8 +49,8 @@ def packing(
         As in `fixedgraphdp.lp.relaxation`; examples of weight zero get x = 0.
     eta
         Relative gap to stop at, in (0, 1).
-    max_steps
-        Stop then in any case; the bound returned is valid whenever it stops.
+    max_steps, time_limit
+        Stop after so many steps or seconds in any case; the bound returned is valid whenever it stops.
     target
         Stop as soon as it is certain whether the optimum reaches this value.
 
@@ -72,7 +74,7 @@ def packing(
     np.maximum.at(largest, graph.example_of_incidence, width / k)
     x = np.where(used, (1 - eta / 2) / largest, 0.0)
     best = Packing(np.zeros(n), 0.0, float(weights.sum()) if capped else np.inf, np.zeros(v), 0)
-    mean_p, count = np.zeros(v), 0
+    mean_p, count, begun = np.zeros(v), 0, time.monotonic()
     for step in range(1, max_steps + 1):
         p = np.exp(np.minimum((at @ x / k - 1) / mu, 50.0))
         caps = np.where(single, np.exp(np.minimum((x - 1) / mu, 50.0)), 0.0)
@@ -83,7 +85,8 @@ def packing(
         if step % 20 == 0 or step == max_steps:
             best = _better(best, graph, a, at, x, (p / k, mean_p / count / k), weights, scale, k, capped, step)
             decided = target is not None and (best.value >= target or best.upper_bound < target)
-            if decided or best.upper_bound - best.value <= eta * best.upper_bound:
+            closed = best.upper_bound - best.value <= eta * best.upper_bound
+            if decided or closed or time.monotonic() - begun > time_limit:
                 break
             if step % 200 == 0:  # the average starts anew, without the prices of a coarser problem
                 mu, mean_p, count = max(mu / 2, smallest), np.zeros(v), 0
