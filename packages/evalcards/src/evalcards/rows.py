@@ -175,7 +175,7 @@ class Encoder:
         }
 
     def _slots(self, raw: Mapping[str, Any], document: Mapping[str, Any]) -> SlotReport:
-        """Return the row's slots; rows of one run mostly disclose the same, so answers are kept by what they rest on."""
+        """Return the row's slots; rows of a run mostly disclose the same, so answers are kept by what they rest on."""
         source, metric = raw.get("source_data") or {}, raw["metric_config"].get("additional_details") or {}
         uncertainty = raw["score_details"].get("uncertainty") or {}
         rests_on = [raw.get(name) for name in ("generation_config", "protocol", "scoring_mode")]
