@@ -16,7 +16,7 @@ from evalcards.schema import BenchmarkCard, EvalLog, Issue, log_issues, result_i
 from evalcards.signals.comparability import SETUP_FIELDS, canonical_setting, number, threshold
 from evalcards.signals.provenance import organisation, source_type
 from evalcards.signals.reproducibility import BIT, agentic_card, agentic_name
-from evalcards.signals.slots import SLOTS, reproducibility_slots
+from evalcards.signals.slots import SLOTS, SlotReport, reproducibility_slots
 from evalcards.strict_json import canonical
 
 _TEXT, _FLOAT, _INT, _BOOL = pa.string(), pa.float64(), pa.int32(), pa.bool_()
@@ -97,11 +97,13 @@ class Encoder:
         self._cards = {card.name: card for card in cards.values()}
         self._groups = dict(groups)
         self._agentic: dict[str, bool] = {}
+        self._reports: dict[str, SlotReport] = {}
         self._null = settings["null"]
         self.start()
 
     def start(self) -> None:
         """Begin a new batch."""
+        self._reports.clear()
         self.logs: list[dict[str, Any]] = []
         self.rows: list[dict[str, Any]] = []
         self.groups: list[dict[str, Any]] = []
@@ -172,9 +174,21 @@ class Encoder:
             "flags": "; ".join(issue.message for issue in issues) or None,
         }
 
+    def _slots(self, raw: Mapping[str, Any], document: Mapping[str, Any]) -> SlotReport:
+        """Return the row's slots; rows of a run mostly disclose the same, so answers are kept by what they rest on."""
+        source, metric = raw.get("source_data") or {}, raw["metric_config"].get("additional_details") or {}
+        uncertainty = raw["score_details"].get("uncertainty") or {}
+        rests_on = [raw.get(name) for name in ("generation_config", "protocol", "scoring_mode")]
+        rests_on += [source.get("samples_number"), source.get("hf_split"), metric.get("split")]
+        key = canonical_setting([*rests_on, document.get("eval_library"), uncertainty.get("num_samples")])
+        found = self._reports.get(key)
+        if found is None:
+            found = self._reports[key] = reproducibility_slots(evidence_of(raw, document))
+        return found
+
     def _settings(self, raw: Mapping[str, Any], document: Mapping[str, Any], place: Place) -> dict[str, Any]:
         arguments = (raw.get("generation_config") or {}).get("generation_args") or {}
-        report = reproducibility_slots(evidence_of(raw, document))
+        report = self._slots(raw, document)
         name = place.benchmark_name
         if name not in self._agentic:
             card = self._cards.get(name)
