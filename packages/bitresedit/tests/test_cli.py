@@ -129,6 +129,18 @@ def test_a_picture_needs_both_prompts_and_a_sample_a_known_name(edit, picture):
     assert failed(edit("missing.png", *PROMPTS), "no picture or folder at missing.png")
 
 
+def test_an_output_never_replaces_the_picture_or_another_output(edit, picture, tmp_path):
+    before = (tmp_path / picture).read_bytes()
+    assert failed(edit(picture, *PROMPTS, *BOX, "--out", picture, "--force"), "is the picture to edit")
+    assert failed(edit(picture, *PROMPTS, *BOX, "--out", "a.png", "--panel", "a.png"), "both a.png")
+    assert (tmp_path / picture).read_bytes() == before
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_a_seed_that_no_generator_takes_is_refused(edit):
+    assert failed(edit("--seed", str(2**63)), "--seed")
+
+
 # --- Section 10 of the specification, row by row -------------------------------------------------------------------
 
 

@@ -54,6 +54,12 @@ def test_bits_survive_the_way_to_a_file_and_back(run, picture, tmp_path, scene_f
     np.savez(tmp_path / "other.npz", scale_01=np.zeros((1, 1, 3), bool))
     assert failed(run("decode", "other.npz", "--out", "o.png", "--ckpt", scene_file), "bits of another model")
     assert failed(run("decode", picture, "--out", "o.png", "--ckpt", scene_file), "cannot read bits")
+    (tmp_path / "empty.npz").touch()
+    with (tmp_path / "array.npz").open("wb") as file:
+        np.save(file, np.zeros(3, bool))
+    for name in ("empty.npz", "array.npz"):
+        ran = run("decode", name, "--out", "o.png", "--ckpt", scene_file)
+        assert failed(ran, f"cannot read bits from {name}", "encode")
 
 
 def test_bits_of_a_tall_picture_find_their_way_back_through_infinity(run, tmp_path, infinity_folder, photo):

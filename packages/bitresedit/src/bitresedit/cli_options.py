@@ -21,7 +21,7 @@ Set = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the sampler.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the sampler.")]
 Seeds = Annotated[str | None, typer.Option(help="Several: a number of seeds, a list 0,5 or a range 1..4.")]
 Batch = Annotated[int | None, typer.Option(min=1, help="Edits at once.  [default: 8; infinity: 1]")]
 Picture = Annotated[Path, typer.Argument(help="A picture.")]

@@ -122,6 +122,11 @@ def plan_edits(
     if len(seeds) == 1 and not (image is not None and image.is_dir()):
         planned = _single(*pictures[0], seeds[0], out, panel)
         record = Path("edit.json") if out is None else planned.edited.with_suffix(".json")
+        if planned.panel.resolve() == planned.edited.resolve():
+            raise InputError(f"--out and --panel are both {planned.panel}", "give each a file of its own")
+        for option, path in (("--out", planned.edited), ("--panel", planned.panel)):
+            if image is not None and path.resolve() == image.resolve():
+                raise InputError(f"{option} {path} is the picture to edit", "choose another name; --force keeps it too")
         for path in (planned.edited, planned.panel, record):
             refuse_existing(path, force)
         return Plan([planned], source, target, where, None, record)
@@ -308,8 +313,11 @@ def read_bits(path: Path, backbone: Backbone) -> list[Tensor]:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in sorted(file.files)]
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise BitResEditError(f"cannot read bits from {path}: {str(error).splitlines()[0]}") from None
+    except FileNotFoundError:
+        raise BitResEditError(f"no file {path}") from None
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile):
+        # NumPy's own words would advise to allow pickled code; an empty file is an EOFError, a .npy has no members.
+        raise BitResEditError(f"cannot read bits from {path}", "give an .npz file that encode wrote") from None
     fit = getattr(backbone, "fit", None)
     if fit is not None and arrays and arrays[-1].ndim == 3 and 0 not in arrays[-1].shape:
         fit(*arrays[-1].shape[:2])
