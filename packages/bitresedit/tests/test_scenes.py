@@ -15,6 +15,7 @@ from bitresedit.scenes import (
     GROUNDS,
     KINDS,
     MATERIALS,
+    OPTIONAL_FACTORS,
     SAMPLE,
     SHAPES,
     SKIES,
@@ -344,6 +345,20 @@ def test_captions_have_the_documented_form() -> None:
     assert facts.caption() == "a large blue metal ball on sand under a sunset sky, a red cone to the right"
     orange = replace(facts, second_colour="orange", side="behind").caption()
     assert orange == "a large blue metal ball on sand under a sunset sky, an orange cone behind"
+
+
+@pytest.mark.parametrize(
+    ("without", "expected"),
+    [
+        (("size", "material", "sky"), "a blue ball on sand, a red cone to the right"),
+        (("size", "colour"), "a metal ball on sand under a sunset sky, a red cone to the right"),
+        (OPTIONAL_FACTORS, "a ball, a red cone to the right"),
+    ],
+)
+def test_short_captions_leave_phrases_out_whole(without: tuple[str, ...], expected: str) -> None:
+    facts = Factors("large", "blue", "metal", "ball", "sand", "sunset", "red", "cone", "right")
+    assert facts.caption(without) == expected
+    assert replace(facts, colour="orange").caption(("size",)).startswith("an orange metal ball")
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from bitresedit.optimisation import TrainingState, batch_indices, generator_for,
 from bitresedit.recipes import RECIPES, recipe
 from bitresedit.rendered import rendered_scenes, scene_at
 from bitresedit.scene_model import caption_ids
+from bitresedit.text import CANONICAL
 from bitresedit.train import contact_sheet, train
-from bitresedit.train_transformer import EncodedScenes, bit_loss, measure_bits, new_model, scale_weights
+from bitresedit.train_transformer import EncodedScenes, bit_loss, measure_bits, new_model, scale_weights, shortened
 from papers_shared.errors import InputError
 
 STEPS = 40
@@ -168,10 +169,23 @@ def test_untrained_model_measures_about_log_two_at_every_scale():
     plan = recipe("smoke")
     bsq = MultiScaleBSQ(plan.tokenizer.schedule, plan.tokenizer.d)
     latents = torch.randn(5, 8, 8, 8, generator=torch.Generator().manual_seed(0))
-    data = EncodedScenes(latents, caption_ids(["a small red matte cube on sand"] * 5))
+    data = EncodedScenes(latents, [scene_at(0, index).shown for index in range(5)])
     measured = measure_bits(new_model(plan, 0), bsq, data)
     assert set(measured) == {"all", "scale1", "scale2", "scale3"}
     assert all(value == pytest.approx(np.log(2), abs=0.05) for value in measured.values())
+
+
+def test_shortened_captions_keep_their_share_of_each_phrase():
+    shown = [scene_at(0, index).shown for index in range(2000)]
+    full = caption_ids([factors.caption() for factors in shown])
+    assert torch.equal(shortened(shown, 0.0), full)
+    captions = shortened(shown, 0.5, torch.Generator().manual_seed(0))
+    in_full = (captions == full).all(dim=1).float().mean()
+    assert float(in_full) == pytest.approx(0.5 + 0.5**6, abs=0.04)
+    told = torch.tensor([CANONICAL.index("sky") in row for row in captions.tolist()])
+    assert float(told.float().mean()) == pytest.approx(0.75, abs=0.04)
+    named = [CANONICAL.index(f.shape) in row for f, row in zip(shown, captions.tolist(), strict=True)]
+    assert all(named)
 
 
 def test_contact_sheet_lays_pictures_out_in_rows():

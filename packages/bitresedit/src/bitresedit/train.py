@@ -193,7 +193,9 @@ def _finish(
     if plan.probe:
         probe, accuracy = _probe(folder, training, seed)
         found = probe.accuracy(pictures, shown)
-        record["probe"] = {"held_out_accuracy": accuracy, "on_samples": found}
+        short = sample_captions(backbone, [scene.caption(("size", "material", "sky")) for scene in shown], seed)
+        told = {k: v for k, v in probe.accuracy(short, shown).items() if k in ("colour", "shape")}
+        record["probe"] = {"held_out_accuracy": accuracy, "on_samples": found, "on_samples_of_short_captions": told}
         values |= {"colour": found["colour"], "shape": found["shape"]}
     gates = {
         name: {"measured": round(values[name], 4), "at_least": bound, "holds": values[name] >= bound}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,7 @@ from bitresedit.optimisation import (
 from bitresedit.recipes import Recipe, TransformerRecipe
 from bitresedit.rendered import RenderedScenes
 from bitresedit.scene_model import SceneModel, caption_ids
+from bitresedit.scenes import OPTIONAL_FACTORS, Factors
 from bitresedit.tokenizer import SceneTokenizer
 from bitresedit.train_tokenizer import to_float
 from papers_shared.artifacts import atomic_path
@@ -33,10 +36,10 @@ _STAGE = 2
 
 
 class EncodedScenes(NamedTuple):
-    """Latents and captions of scenes and of their mirror images (second half)."""
+    """Latents of scenes and of their mirror images (second half), and what each of these pictures shows."""
 
     latents: Float[Tensor, "n d h w"]
-    captions: Int[Tensor, "n words"]
+    shown: list[Factors]
 
 
 def encoded_scenes(tokenizer: SceneTokenizer, data: RenderedScenes, path: Path, digest: str) -> EncodedScenes:
@@ -53,12 +56,11 @@ def encoded_scenes(tokenizer: SceneTokenizer, data: RenderedScenes, path: Path, 
     digest
         Of the tokenizer's weights: latents of another tokenizer are made anew.
     """
-    mirrored = [scene.mirrored() for scene in data.scenes]
-    captions = caption_ids([scene.caption() for scene in [*data.scenes, *mirrored]])
+    shown = [scene.shown for scene in data.scenes] + [scene.mirrored().shown for scene in data.scenes]
     if path.exists():
         saved = torch.load(path, weights_only=True)
         if saved["digest"] == digest:
-            return EncodedScenes(saved["latents"], captions)
+            return EncodedScenes(saved["latents"], shown)
     parts = []
     with torch.no_grad(), progress("encoding", total=2 * len(data.scenes)) as bar:
         for flip in (False, True):
@@ -69,7 +71,32 @@ def encoded_scenes(tokenizer: SceneTokenizer, data: RenderedScenes, path: Path, 
     latents = torch.cat(parts)
     with atomic_path(path) as temporary:
         torch.save({"latents": latents, "digest": digest}, temporary)
-    return EncodedScenes(latents, captions)
+    return EncodedScenes(latents, shown)
+
+
+def shortened(
+    shown: Sequence[Factors], share: float, generator: torch.Generator | None = None
+) -> Int[Tensor, "n words"]:
+    """Write captions as people do: some in full, some without the size, the colour, the material, the ground, the sky.
+
+    Parameters
+    ----------
+    shown
+        What the pictures show.
+    share
+        Probability that a caption is short; a short one leaves out each of `OPTIONAL_FACTORS` with probability 1/2.
+    generator
+        Of the choices.
+
+    Returns
+    -------
+    Tensor
+        As :func:`~bitresedit.scene_model.caption_ids`.
+    """
+    short = torch.rand(len(shown), generator=generator) < share
+    absent = torch.rand(len(shown), len(OPTIONAL_FACTORS), generator=generator) < 0.5
+    rows = (absent & short[:, None]).tolist()
+    return caption_ids([f.caption([*compress(OPTIONAL_FACTORS, row)]) for f, row in zip(shown, rows, strict=True)])
 
 
 def scale_weights(bsq: MultiScaleBSQ) -> Float[Tensor, " tokens"]:
@@ -90,9 +117,10 @@ def bit_loss(
 
 @torch.no_grad()
 def measure_bits(model: SceneModel, bsq: MultiScaleBSQ, data: EncodedScenes) -> dict[str, float]:
-    """Give the cross-entropy (nats a bit) of each scale under teacher forcing, and over all bits."""
+    """Give the cross-entropy (nats a bit) of each scale under teacher forcing with full captions, and over all bits."""
     sums = torch.zeros(len(bsq.schedule))
-    for latent, ids in zip(data.latents.split(64), data.captions.split(64), strict=True):
+    captions = caption_ids([factors.caption() for factors in data.shown])
+    for latent, ids in zip(data.latents.split(64), captions.split(64), strict=True):
         encoding = bsq.encode_with_flips(latent.float(), torch.zeros(len(latent)))
         parts = model(encoding.prefixes, ids).split([h * w for h, w in bsq.schedule], dim=1)
         for k, (part, target) in enumerate(zip(parts, encoding.targets, strict=True)):
@@ -149,8 +177,8 @@ def train_transformer(
 ) -> tuple[SceneModel, TrainingState]:
     """Train caption encoder and transformer, or continue from ``path``.
 
-    Each step draws latents, flips bits while quantising them (:meth:`MultiScaleBSQ.encode_with_flips`), hides a
-    share of the captions, and minimises :func:`bit_loss`.
+    Each step draws latents, flips bits while quantising them (:meth:`MultiScaleBSQ.encode_with_flips`), shortens
+    or hides a share of the captions, and minimises :func:`bit_loss`.
 
     Parameters
     ----------
@@ -161,7 +189,7 @@ def train_transformer(
     data, held_out
         For training, and for the curves.
     seed
-        Of weights, batches, flips and hidden captions.
+        Of weights, batches, flips and captions.
     precision
         Of matrix products.
     path
@@ -221,6 +249,7 @@ def _loss(
     rate = torch.rand(plan.batch, generator=generator) * plan.max_flip
     dropped = torch.rand(plan.batch, generator=generator) < plan.caption_dropout
     encoding = bsq.encode_with_flips(data.latents[chosen].float(), rate, generator)
+    captions = shortened([data.shown[i] for i in chosen.tolist()], plan.short_captions, generator)
     with mixed(precision):
-        log_odds = state.model(encoding.prefixes, data.captions[chosen], dropped)
+        log_odds = state.model(encoding.prefixes, captions, dropped)
     return bit_loss(log_odds, encoding.targets, weights)

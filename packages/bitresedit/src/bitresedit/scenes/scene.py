@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,8 +35,15 @@ FACTORS: dict[str, tuple[str, ...]] = {
     "side": SIDES,
 }
 SECOND_FACTORS = ("second_colour", "second_shape", "side")
+#: The factors that a short caption may leave out.
+OPTIONAL_FACTORS = ("size", "colour", "material", "ground", "sky")
 
 _FLIP = {"left": "right", "right": "left"}
+
+
+def _noun(words: Sequence[str | None]) -> str:
+    """Put words together with their article; only one word of the vocabulary begins with a vowel."""
+    return " ".join(["an" if words[0] == "orange" else "a", *map(str, words)])
 
 
 @dataclass(frozen=True)
@@ -73,13 +80,24 @@ class Factors:
         """Whether there is a second object."""
         return self.second_shape is not None
 
-    def caption(self) -> str:
-        """Describe the factors in the one canonical form that `parse_caption` reads back."""
-        text = f"a {self.size} {self.colour} {self.material} {self.shape} on {self.ground} under a {self.sky} sky"
+    def caption(self, without: Collection[str] = ()) -> str:
+        """Describe the factors in the one canonical form that `parse_caption` reads back.
+
+        Parameters
+        ----------
+        without
+            Names from `OPTIONAL_FACTORS` that the caption leaves out, as people do; such a short caption cannot be
+            read back.
+        """
+        told = [getattr(self, name) for name in ("size", "colour", "material") if name not in without]
+        text = _noun([*told, self.shape])
+        if "ground" not in without:
+            text += f" on {self.ground}"
+        if "sky" not in without:
+            text += f" under a {self.sky} sky"
         if self.has_second:
-            article = "an" if self.second_colour == "orange" else "a"
             place = "behind" if self.side == "behind" else f"to the {self.side}"
-            text += f", {article} {self.second_colour} {self.second_shape} {place}"
+            text += f", {_noun([self.second_colour, self.second_shape])} {place}"
         return text
 
     def mirrored(self) -> Factors:
@@ -193,9 +211,9 @@ class Scene:
         """The factors as seen in the picture: those of the scene with left and right swapped if it is flipped."""
         return self.factors.mirrored() if self.flipped else self.factors
 
-    def caption(self) -> str:
-        """Describe the picture in canonical words."""
-        return self.shown.caption()
+    def caption(self, without: Collection[str] = ()) -> str:
+        """Describe the picture in canonical words; see `Factors.caption`."""
+        return self.shown.caption(without)
 
     def mirrored(self) -> Scene:
         """Flip the picture left to right; its caption swaps left and right."""
