@@ -30,6 +30,7 @@ SECTIONS = {
     "Citation and licence": "cit",
 }
 FILES = (
+    "LICENSE",
     "README.md",
     "CHANGELOG.md",
     "src/{name}/__init__.py",
@@ -81,11 +82,10 @@ def papers_stand_alone(root: Path) -> Iterator[str]:
 
 
 def dependencies_have_lower_bounds(root: Path) -> Iterator[str]:
-    """Without a lower bound, an installer may take a version that never worked; papers-shared is of this checkout."""
+    """Without a lower bound, an installer may take a version that never worked."""
     for paper in papers(root):
         for requirement in paper.requirements:
-            bounded = re.search(r"(>=|~=|==|>)\s*\d", requirement.partition(";")[0])
-            if not bounded and not requirement.startswith("papers-shared"):
+            if not re.search(r"(>=|~=|==|>)\s*\d", requirement.partition(";")[0]):
                 yield f"{paper.name}: pyproject.toml requires {requirement} without a lower bound"
 
 
@@ -147,7 +147,8 @@ def _readme_is_complete(paper: Paper) -> Iterator[str]:
 def results_carry_provenance(root: Path) -> Iterator[str]:
     """A result says which code, command and libraries made it, and its figures are there."""
     for paper in papers(root):
-        for path in sorted((paper.folder / "results").rglob("*.json")):
+        results = paper.folder / "results"
+        for path in sorted(p for p in results.rglob("*.json") if ".partial" not in p.parts):
             place = path.relative_to(root)
             try:
                 document = json.loads(path.read_text())

@@ -61,6 +61,7 @@ def write_skeleton(name: str, verb: str, root: Path = ROOT) -> Path:
         target = folder / str(source.relative_to(TEMPLATE)).replace(NAME, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(source.read_text().replace(NAME, name).replace(VERB, verb))
+    shutil.copyfile(ROOT / "LICENSE", folder / "LICENSE")  # each wheel carries the text of its licence
     return folder
 
 
