@@ -190,7 +190,7 @@ def test_static_and_its_mistakes(capsys, tmp_path):
     ("text", "options", "says"),
     [
         ("op,side,id,x0\ninsert,A,1,nan\n", (), "line 2"),
-        ("op,side,id,x0\ndelete,A,7,\n", (), "row 2"),
+        ("op,side,id,x0\ndelete,A,7,\n", (), "line 2: no point has the id 7"),
         ("op,side,id,x0\ninsert,A,1,0\ninsert,B,1,0\n", (), "in use"),
         ("op,side,id,x0\ninsert,A,1,0\n", ("--metric", "hamming"), "neither a file nor a norm"),
         ("op,side,id,x0\ninsert,A,1,0\n", ("--method", "grid", "--p", "2"), "W_1"),

@@ -94,6 +94,8 @@ def test_generated_streams_read_back_the_same(tmp_path, ending):
         ("insert,A,9,,", "without coordinates"),
         ("insert,A,9,nan,2", "not finite"),
         ("insert,A,9,1,2,3,4", "7 cells"),
+        ("insert,A,1,1,2", "id 1 is in use"),
+        ("delete,A,7,,", "no point has the id 7"),
     ],
 )
 def test_a_malformed_line_is_named_or_counted(tmp_path, line, says):

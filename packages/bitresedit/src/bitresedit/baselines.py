@@ -154,7 +154,7 @@ def aredit(
         bits = torch.where(free, drawn, kept) if k >= keep_scales else kept
         outcome.add(backbone.bsq.upsampled(bits, k), backbone.bsq.upsampled(kept, k), bits)
         flips = zip(flipped_shares(bits, kept, inside), flipped_shares(bits, kept, ~inside), strict=True)
-        seconds = time.perf_counter() - begun
+        seconds = (time.perf_counter() - begun) / len(batch)
         for trace, shares in zip(outcome.trace, flips, strict=True):
             trace.append(ScaleTrace(k + 1, grid, *shares, *[0.0] * 5, k < keep_scales, seconds))
     return outcome

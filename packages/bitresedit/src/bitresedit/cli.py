@@ -17,6 +17,7 @@ from bitresedit.cli_options import (
     Seed,
     Seeds,
     Set,
+    chosen_seeds,
     parse_settings,
     settings_for,
     with_model,
@@ -48,11 +49,12 @@ def edit(
         typer.Option(help="auto, a picture (white = edit), or a box x0,y0,x1,y1.  [default: auto; a sample's own]"),
     ] = None,
     sample: Annotated[
-        str, typer.Option(help="Which bundled sample, when no picture is given; see `samples`.")
-    ] = "default",
+        str | None,
+        typer.Option(help="Which bundled sample, when no picture is given; see `samples`.  [default: default]"),
+    ] = None,
     model: ModelChoice = ModelChoice(),
     method: Annotated[str, typer.Option(help="bitresedit, or a peer or ablation: aredit, inpaint, ...")] = "bitresedit",
-    seed: Seed = 42,
+    seed: Seed = None,
     seeds: Seeds = None,
     settings: Set = None,
     composite: Annotated[
@@ -71,11 +73,13 @@ def edit(
     from bitresedit.baselines import check_methods
     from bitresedit.edit_files import edit_files, plan_edits
 
-    chosen, values = parse_seeds(seeds) if seeds else (seed,), parse_settings(settings)
+    chosen, values = chosen_seeds(seed, seeds), parse_settings(settings)
     if composite != "off":
         values["composite"] = composite
     check_methods([method])
-    plan = plan_edits(image, source, target, mask, sample, chosen, out, panel, force=force)
+    if image is not None and sample is not None:
+        raise InputError(f"both a picture, {image}, and --sample {sample} are given", "give one of them")
+    plan = plan_edits(image, source, target, mask, sample or "default", chosen, out, panel, force=force)
     loaded = model.load()
     config = settings_for(loaded, values)
     at_once = model.at_once(batch)
@@ -84,13 +88,18 @@ def edit(
         _warn_if_unfamiliar(model.backbone, entry)
     if json_:
         emit_json(record)
-        return
-    if plan.folder is None:
+    elif plan.folder is None:
         _print_edit(record["edits"][0], record)
     else:
         columns = ("image", "seed", "background_psnr", "kept_codes_differ_by", "seconds", "edited")
         table([{name: entry[name] for name in columns} for entry in record["edits"]])
         print(f"\nwrote {len(record['edits'])} edits and their panels to {plan.folder}; record: {plan.record}")
+    if record["failed"]:
+        reasons = "; ".join(entry["reason"] for entry in record["failed"])
+        raise InputError(
+            f"{len(record['failed'])} of the pictures could not be edited: {reasons}",
+            f"the others are in {plan.folder}; put these right and go on with --resume",
+        )
 
 
 def _warn_if_unfamiliar(backbone: str, entry: dict[str, Any]) -> None:
@@ -121,9 +130,13 @@ def _print_edit(entry: dict[str, Any], record: dict[str, Any]) -> None:
         for row in entry["trace"]
     ]
     table(rows)
-    kept = "identical" if entry["kept_codes_differ_by"] == 0 else f"differ by up to {entry['kept_codes_differ_by']:.3g}"
+    kept = "codes outside the gate identical"
+    if entry["kept_share"] == 0:
+        kept = "the gate is open everywhere, no code is kept"
+    elif entry["kept_codes_differ_by"] > 0:
+        kept = f"codes outside the gate differ by up to {entry['kept_codes_differ_by']:.3g}"
     print(f"\n{record['method']}, seed {entry['seed']}: '{entry['source']}' -> '{entry['target']}'")
-    print(f"mask {entry['mask_share']:.0%} of the picture; codes outside the gate {kept}; {entry['seconds']:.2f} s")
+    print(f"mask {entry['mask_share']:.0%} of the picture; {kept}; {entry['seconds']:.2f} s")
     background = "none, the mask is the whole picture" if entry["mask_share"] == 1 else _decibels(entry, "background")
     print(f"background PSNR {background}; of the codes alone {_decibels(entry, 'reconstruction')}")
     if "truth_psnr" in entry:
@@ -168,7 +181,7 @@ def sample(
     out: Annotated[Path, typer.Option(help="Picture to write; several seeds are put side by side.")] = Path(
         "sample.png"
     ),
-    seed: Seed = 42,
+    seed: Seed = None,
     seeds: Seeds = None,
     model: ModelChoice = ModelChoice(),
     settings: Set = None,
@@ -181,7 +194,7 @@ def sample(
     from bitresedit.rollout import generate
 
     refuse_existing(out, force)
-    chosen, values = parse_seeds(seeds) if seeds else (seed,), parse_settings(settings)
+    chosen, values = chosen_seeds(seed, seeds), parse_settings(settings)
     loaded = model.load()
     latents = generate(loaded, [caption] * len(chosen), settings_for(loaded, values), chosen)
     save_image(out, to_picture(torch.cat(list(loaded.decode(latents)), dim=-1)), force=force)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from bitresedit.config import EditConfig
+from papers_shared.cli import parse_seeds
 from papers_shared.errors import InputError
 
 BackboneName = Literal["scene", "infinity"]
@@ -21,7 +22,7 @@ Set = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the sampler.")]
+Seed = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Seed of the sampler.  [default: 42]")]
 Seeds = Annotated[str | None, typer.Option(help="Several: a number of seeds, a list 0,5 or a range 1..4.")]
 Batch = Annotated[int | None, typer.Option(min=1, help="Edits at once.  [default: 8; infinity: 1]")]
 Picture = Annotated[Path, typer.Argument(help="A picture.")]
@@ -37,9 +38,10 @@ class ModelChoice:
     ckpt: Annotated[
         Path | None, typer.Option(help="infinity: folder with transformer, VAE and T5; scene: a file that train wrote.")
     ] = None
-    pn: Annotated[str, typer.Option("--pn", help="infinity: pixel budget 0.06M, 0.25M (512x512), 0.60M or 1M.")] = (
-        "0.25M"
-    )
+    pn: Annotated[
+        str | None,
+        typer.Option("--pn", help="infinity: pixel budget 0.06M, 0.25M (512x512), 0.60M or 1M.  [default: 0.25M]"),
+    ] = None
     device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu"
     dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Precision of the transformer.")] = "float32"
 
@@ -74,7 +76,9 @@ class ModelChoice:
 
             if self.ckpt is None:
                 raise InputError("--backbone infinity needs --ckpt", "give the folder with transformer, VAE and T5")
-            return Infinity.from_folder(self.ckpt, self.pn, device, dtype)
+            return Infinity.from_folder(self.ckpt, self.pn or "0.25M", device, dtype)
+        if self.pn is not None:
+            raise InputError(f"--pn {self.pn}: the scene model has one size", "--pn goes with --backbone infinity")
         from bitresedit.backbones.scene_var import SceneVAR
 
         if self.ckpt is None:
@@ -102,6 +106,21 @@ def with_model(command: Callable[..., None]) -> Callable[..., None]:
 
     run.__signature__ = signature.replace(parameters=parameters)  # ty: ignore[missing-attribute]
     return run
+
+
+def chosen_seeds(seed: int | None, seeds: str | None) -> tuple[int, ...]:
+    """Give the seeds that ``--seed`` or ``--seeds`` names, by default 42.
+
+    Raises
+    ------
+    InputError
+        If both are given, or ``--seeds`` does not read.
+    """
+    if seeds is None:
+        return (42 if seed is None else seed,)
+    if seed is not None:
+        raise InputError(f"both --seed {seed} and --seeds {seeds} are given", "give one of them")
+    return parse_seeds(seeds)
 
 
 def parse_settings(settings: list[str] | None) -> dict[str, str]:

@@ -74,18 +74,12 @@ class EditConfig:
     def __post_init__(self) -> None:
         for name in CHOICES:
             _check_choice(name, getattr(self, name))
-        fits = {
-            "cfg": self.cfg >= 0,
-            "eta": self.eta >= 0,
-            "delta": self.delta >= 0,
-            "linf": self.linf >= 0,
-            "tau": self.tau > 0,
-            "top_p": 0 < self.top_p <= 1,
-            "lock_scales": self.lock_scales >= 0,
-        }
-        for name, fit in fits.items():
+        at_least_zero = ("cfg", "eta", "delta", "linf", "lock_scales")
+        fits = {name: (getattr(self, name) >= 0, "at least 0") for name in at_least_zero}
+        fits |= {"tau": (self.tau > 0, "above 0"), "top_p": (0 < self.top_p <= 1, "above 0 and at most 1")}
+        for name, (fit, allowed) in fits.items():
             if not fit:
-                raise BitResEditError(f"{name} is {getattr(self, name)}, out of range")
+                raise BitResEditError(f"{name} is {getattr(self, name)}, out of range", f"it must be {allowed}")
 
     def tilt(self, k: int, scales: int) -> float:
         """Give the tilt at scale ``k``: ``eta_k = eta (1 - k / (K - 1))``, and 0 if there is one scale only."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,9 +151,12 @@ def _several(pictures: Sequence[tuple[str, Path | Sample]], seeds: Sequence[int]
         for seed in seeds:
             base = stem if len(seeds) == 1 else f"{stem}-seed{seed}"
             edits.append(PlannedEdit(name, picture, seed, folder / f"{base}.png", folder / f"{base}-panel.png"))
-    written = Counter(path for planned in edits for path in (planned.edited, planned.panel))
-    if double := sorted(path for path, times in written.items() if times > 1):
-        raise InputError(f"two edits would both be written to {double[0]}", "rename one of the pictures")
+    written: dict[Path, str] = {}
+    for planned in edits:
+        for path in (planned.edited, planned.panel):
+            other = written.setdefault(path, planned.name)
+            if other != planned.name:
+                raise InputError(f"the edits of {other} and {planned.name} would both be {path}", "rename one of them")
     return edits
 
 
@@ -189,16 +191,18 @@ def edit_files(
     Returns
     -------
     dict
-        Method, configuration, provenance and one entry an edit.
+        Method, configuration, provenance, one entry an edit and, of a folder, the pictures that could not be edited
+        (``"failed"``: name and reason); the others are done all the same.
 
     Raises
     ------
     InputError
-        For whatever the user can put right.
+        For whatever the user can put right, if no picture can be edited.
     """
     check_methods([method])
+    failed: dict[str, InputError] = {}
     if plan.folder is None:
-        entries = list(_edits(backbone, config, method, plan, plan.edits, batch, force, track))
+        entries = list(_edits(backbone, config, method, plan, plan.edits, batch, force, track, failed))
     else:
         where = plan.mask if isinstance(plan.mask, str) else "the sample's"
         settings = {"method": method, "source": plan.source, "target": plan.target, "mask": where}
@@ -207,16 +211,19 @@ def edit_files(
             rows = read_jsonl(run / EDITS) if (run / EDITS).exists() else []
             done = {(row["image"], row["seed"]): row for row in rows}
             todo = [planned for planned in plan.edits if (planned.name, planned.seed) not in done]
-            for entry in _edits(backbone, config, method, plan, todo, batch, True, track):
+            for entry in _edits(backbone, config, method, plan, todo, batch, True, track, failed):
                 # The line goes last: it means that the edit's files are whole.
                 append_jsonl(run / EDITS, entry)
                 done[entry["image"], entry["seed"]] = entry
-        entries = [done[planned.name, planned.seed] for planned in plan.edits]
+        entries = [done[key] for planned in plan.edits if (key := (planned.name, planned.seed)) in done]
+    if failed and not entries:
+        raise next(iter(failed.values()))
     record = {
         "method": method,
         "config": dataclasses.asdict(config),
         "record": str(plan.record),
         "edits": entries,
+        "failed": [{"image": name, "reason": str(error)} for name, error in failed.items()],
         "provenance": provenance("bitresedit", seed=plan.edits[0].seed),
     }
     write_json(plan.record, record, force=force or plan.folder is not None)
@@ -232,15 +239,21 @@ def _edits(
     batch: int,
     force: bool,
     track: Callable[[Iterable[Any], str], Iterable[Any]],
+    failed: dict[str, InputError],
 ) -> Iterator[dict[str, Any]]:
-    """Make edits, write the files of each, and give its entry."""
+    """Make edits, write the files of each, and give its entry; keep a picture's failure for the end."""
     editor = Editor(backbone, config, METHODS[method])
     probe = _probe() if any(isinstance(e.picture, Sample) for e in edits) else None
     for chunk in track(_same_picture(edits, batch), "editing"):
         picture = chunk[0].picture
-        loaded = picture.image if isinstance(picture, Sample) else open_image(picture)
-        items = [EditItem(loaded, plan.source, plan.target, plan.mask, planned.seed) for planned in chunk]
-        for planned, result in zip(chunk, editor.edit_batch(items), strict=True):
+        try:
+            loaded = picture.image if isinstance(picture, Sample) else open_image(picture)
+            items = [EditItem(loaded, plan.source, plan.target, plan.mask, planned.seed) for planned in chunk]
+            results = editor.edit_batch(items)
+        except InputError as error:
+            failed[chunk[0].name] = error
+            continue
+        for planned, result in zip(chunk, results, strict=True):
             yield _write(planned, result, plan, method, probe, force)
 
 

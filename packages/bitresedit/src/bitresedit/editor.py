@@ -18,7 +18,7 @@ from bitresedit.backbones import Backbone
 from bitresedit.config import EditConfig
 from bitresedit.frames import Frame, ImageLike, as_picture, fitted, psnr
 from bitresedit.gate import MaskLike, auto_mask, edit_gate, read_mask
-from bitresedit.prompts import checked_prompts
+from bitresedit.prompts import checked_prompts, warn_if_same
 from bitresedit.resedit import EditBatch, Outcome, ScaleTrace, edit_codes
 
 Method = Callable[[Backbone, EditConfig, EditBatch], Outcome]
@@ -99,6 +99,7 @@ class EditResult:
             "mask_share": float(self.mask.float().mean()),
             "reconstruction_psnr": self.reconstruction_psnr,
             "background_psnr": self.background_psnr,
+            "kept_share": float((self.gate == 0).float().mean()),
             "kept_codes_differ_by": self.kept_difference(),
             "seconds": sum(row.seconds for row in self.trace),
             "trace": [dataclasses.asdict(row) for row in self.trace],
@@ -180,6 +181,8 @@ class Editor:
         # Prompts first: they are cheap to check, and a wrong one should not wait for an encoder.
         for item in items:
             checked_prompts(item.source, item.target)
+        for source, target in dict.fromkeys((item.source, item.target) for item in items):
+            warn_if_same(source, target)
         pictures = [as_picture(item.image) for item in items]
         groups: dict[tuple[int, int], list[int]] = {}
         for i, picture in enumerate(pictures):

@@ -33,8 +33,6 @@ def bracketed(text: str) -> str:
 def checked_prompts(source: str, target: str) -> tuple[str, str]:
     """Strip the brackets of both prompts and refuse empty ones.
 
-    Equal prompts are allowed but warned about: there is nothing to contrast, so only guidance acts.
-
     Raises
     ------
     PromptError
@@ -45,11 +43,15 @@ def checked_prompts(source: str, target: str) -> tuple[str, str]:
         raise PromptError("the target prompt is empty", "describe the picture as it should become")
     if not source_text:
         raise PromptError("the source prompt is empty", "describe the picture as it is")
-    if same_prompt(source_text, target_text):
-        warnings.warn(
-            "the source and target prompts are the same: the mask is re-drawn with guidance only", stacklevel=2
-        )
     return source_text, target_text
+
+
+def warn_if_same(source: str, target: str) -> None:
+    """Warn about equal prompts: they are allowed, but there is nothing to contrast, so only guidance acts."""
+    if same_prompt(strip_brackets(source), strip_brackets(target)):
+        warnings.warn(
+            "the source and target prompts are the same: the mask is re-drawn with guidance only", stacklevel=3
+        )
 
 
 def same_prompt(source: str, target: str) -> bool:

@@ -71,7 +71,7 @@ class ScaleTrace:
     locked
         Whether the structure lock kept the source's codes.
     seconds
-        Time for the whole batch.
+        Time for the scale: an edit's share of its batch's.
     """
 
     scale: int
@@ -195,7 +195,7 @@ def edit_codes(
         weight = torch.where(locked[:, None, None, None], 0.0, mix)
         outcome.add(compose(source_term, backbone.bsq.upsampled(drawn, k), weight), source_term, drawn)
         rows = _measure(step, drawn, batch.source_bits[k], region(batch.gate, grid), inside)
-        seconds = time.perf_counter() - begun
+        seconds = (time.perf_counter() - begun) / len(batch)
         for item, row in enumerate(rows):
             tilted = eta if bool(active[item] & ~locked[item]) else 0.0
             outcome.trace[item].append(ScaleTrace(k + 1, grid, *row, tilted, bool(locked[item]), seconds))

@@ -157,11 +157,12 @@ def _compile(method: str, dim: int, given: dict[str, Any], options: dict[str, An
     if "matrix" in given:  # a second hierarchy on the whole matrix can cost more than the kernels
         return
     trial = _start(None, method, dim, given, options, certify)
-    for matcher in (trial.matcher, trial.shadow):
-        if matcher is not None:
-            first = matcher.insert("A", [0.0] * dim)
-            matcher.insert("B", [1.0] * dim)
-            matcher.delete(first)
+    with progress("compiling the kernels (only once)"):
+        for matcher in (trial.matcher, trial.shadow):
+            if matcher is not None:
+                first = matcher.insert("A", [0.0] * dim)
+                matcher.insert("B", [1.0] * dim)
+                matcher.delete(first)
 
 
 def _print_row(row: dict[str, Any], shown: int) -> int:

@@ -124,7 +124,8 @@ def read_updates(path: Path, skip_bad: bool = False, nodes: dict[str, int] | Non
         line with these names, or ``point`` for the coordinates; npy a float matrix with columns op (1 insert, -1
         delete, 0 query), side (0, 1), id, x0, ...; npz arrays op, side, id, x and optionally weight.
     skip_bad
-        Count malformed lines instead of refusing them.
+        Leave out and count lines that cannot be applied: malformed ones, an insert of an id that is there, a delete of
+        one that is not.
     nodes
         As in `update_from`.
 
@@ -149,6 +150,7 @@ def read_updates(path: Path, skip_bad: bool = False, nodes: dict[str, int] | Non
     if path.suffix.lower() not in readers:
         raise InputError(f"{path}: unknown kind of update file", hint=f"give {', '.join(readers)}")
     updates: list[Update] = []
+    present: set[Id] = set()
     skipped, dim = 0, None
     try:
         for line, fields in readers[path.suffix.lower()](path):
@@ -160,6 +162,7 @@ def read_updates(path: Path, skip_bad: bool = False, nodes: dict[str, int] | Non
                     dim = len(update.point) if dim is None else dim
                     if len(update.point) != dim:
                         raise ValueError(f"id {update.id!r}: {len(update.point)} coordinates, want {dim} as before")
+                _follow(update, present)
                 updates.append(update)
             except (ValueError, TypeError, OverflowError) as error:
                 if not skip_bad:
@@ -176,6 +179,20 @@ def read_updates(path: Path, skip_bad: bool = False, nodes: dict[str, int] | Non
     if not updates:
         raise InputError(f"{path} holds no update" + (f": all its {skipped} lines are malformed" if skipped else ""))
     return updates, skipped
+
+
+def _follow(update: Update, present: set[Id]) -> None:
+    """Keep the ids that are there after an update; whether an id is free is known before anything is matched."""
+    if update.id is None:
+        return
+    if update.op == "delete":
+        if update.id not in present:
+            raise ValueError(f"no point has the id {update.id!r}")
+        present.remove(update.id)
+    elif update.id in present:
+        raise ValueError(f"id {update.id!r} is in use")
+    else:
+        present.add(update.id)
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, Any]]:

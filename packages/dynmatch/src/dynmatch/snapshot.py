@@ -32,6 +32,7 @@ def dumps(state: Any) -> bytes:
     length: dict[str, int] = {}
 
     def plain(value: Any) -> Any:
+        """Give a value as JSON can hold it; arrays go to `parts` and leave a note of where they lie."""
         if isinstance(value, np.ndarray):
             kind = value.dtype.str
             if value.dtype.hasobject:
@@ -80,6 +81,7 @@ def loads(data: bytes) -> Any:
         raise InputError(f"snapshot format {document.get('format')!r}, want {FORMAT!r}")
 
     def value(node: Any) -> Any:
+        """Undo `plain`."""
         if isinstance(node, list):
             return [value(v) for v in node]
         if not isinstance(node, dict):
