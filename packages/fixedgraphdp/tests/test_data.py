@@ -191,6 +191,7 @@ def test_unknown_users_and_missing_names_are_refused():
     [
         ("missing.csv", None, "no such file"),
         ("p.csv", "a,b\n1,2\n", "lacks the column"),
+        ("p.csv", "example_id,user_id\na,u\n".encode("utf-16"), "UTF-16 text; save it as UTF-8"),
         ("p.parquet", "not parquet", "cannot read"),
         ("p.xyz", "x", "unknown kind"),
         ("p.jsonl", "{}\n", "no usable line"),
@@ -200,7 +201,7 @@ def test_unknown_users_and_missing_names_are_refused():
 def test_unusable_files_are_refused(tmp_path, name, text, says):
     path = tmp_path / name
     if text is not None:
-        path.write_text(text)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError, match=says):
         data.read(path)
 

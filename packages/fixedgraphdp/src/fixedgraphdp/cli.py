@@ -353,6 +353,8 @@ def bias(
     table([{"what": name, "value": value} for name, value in (plain | found.vanishes).items()])
     for title, rows in (("users of the example", found.by_size), ("busiest user's degree", found.by_degree)):
         table(rows, [title, "examples", "mean p"])
+    if fair and answer["cv_fair"] >= answer["cv_random_priority"]:
+        print("\nno priorities were found that even inclusion out more than a random order does")
 
 
 bound_script = verb(app, "bound")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import email.policy
 import json
 import mailbox
@@ -92,6 +93,9 @@ def read_csv(path: Path, **options: Any) -> AttributionGraph:
 
     as_text = csv.ConvertOptions(column_types={"example_id": string(), "user_id": string()})
     try:
+        with path.open("rb") as file:
+            if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                raise InputError(f"{path} is UTF-16 text", hint="save it as UTF-8")
         table = csv.read_csv(path, convert_options=as_text)
     except (ArrowInvalid, OSError) as error:
         raise InputError(f"cannot read {path}: {error}", hint="give a CSV with columns example_id,user_id") from error

@@ -213,6 +213,7 @@ def draw_lifts(tables: dict[str, pd.DataFrame]) -> Figure:
     from matplotlib.colors import TwoSlopeNorm
 
     rows = [tag for tag in TAGS if any(table.loc[tag, ["fp", "fn"]].sum() > 0 for table in tables.values())]
+    rows = rows or list(TAGS)  # matchers without an error: every tag with its 0
     names = list(tables)
     fig, axes = plt.subplots(
         1, 2, figsize=(max(7.5, 2.4 + 1.7 * len(names)), 1.4 + 0.32 * max(4, len(rows))), sharey=True
