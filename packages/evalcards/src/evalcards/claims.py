@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from evalcards import data, render, scale
+from evalcards import data, render, scale, warehouse
 from evalcards.baselines import top_changes
 from evalcards.claim_figures import FIELD, draw_modes, draw_sankey
 from evalcards.figures import wilson
@@ -85,16 +85,14 @@ def _truth_counts(corpus: Corpus, store: Store) -> dict[str, dict[str, int]]:
         table[("T" if planted == flagged else "F") + ("P" if flagged else "N")] += 1
 
     truth = corpus.truth
-    for evaluation, index, missing, agentic, kind in store.fetch(
-        """SELECT evaluation_id, result_index, missing, row_signals.agentic, row_signals.source_type
+    for evaluation, index, missing, kind in store.fetch(
+        """SELECT evaluation_id, result_index, missing, row_signals.source_type
         FROM row_signals JOIN results USING (row_id)"""
     ):
-        from evalcards.warehouse import missing_of
-
         planted = truth.missing[evaluation, index]
         count("1 reproducibility gap", bool(planted), missing != 0)
         for field in ("temperature", "max_tokens", "eval_plan", "eval_limits"):
-            count("1 missing field", field in planted, field in missing_of(missing, agentic))
+            count("1 missing field", field in planted, field in warehouse.named(missing))
         count("3 first-party row", truth.sources[evaluation, index] == "first_party", kind == "first_party")
     groups = store.records("SELECT * FROM group_signals JOIN groups USING (group_id)")
     for group in groups:

@@ -31,7 +31,7 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
     lines = store.records(
         """SELECT g.model_id, g.benchmark, g.benchmark_name, g.slice_name, g.protocol_name, g.metric_name, q.n_rows,
         min(r.score) AS low, max(r.score) AS high, any_value(r.unit) AS unit,
-        bit_or(s.missing) AS missing, bool_or(r.agentic) AS agentic,
+        bit_or(s.missing) AS missing,
         sum(r.slots_disclosed)::INT AS disclosed, sum(r.slots_applicable)::INT AS applicable, q.n_parties,
         list_sort(list(DISTINCT r.source_type)) AS kinds, any_value(q.variant_eligible) AS variant_eligible,
         any_value(q.has_variant_divergence) AS variant, any_value(q.variant_differs) AS differs,
@@ -45,7 +45,7 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
     profile = store.signals_settings()["profile"]
     found = []
     for line in lines:
-        missing = warehouse.missing_of(line["missing"], line["agentic"], profile)
+        missing = warehouse.named(line["missing"], profile)
         low, high = (render.score_text(line[key], line["unit"]) for key in ("low", "high"))
         found.append(
             {
