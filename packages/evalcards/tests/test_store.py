@@ -78,9 +78,7 @@ def test_sql_equals_the_literal_loop_on_the_corpus(store):
 
 def assert_equal_to_loop(store):
     gaps, groups = loop_signals(rows_of(store))
-    for row, missing, agentic, required in store.fetch(
-        "SELECT row_id, missing, agentic, required_field_count FROM row_signals"
-    ):
+    for row, missing, required in store.fetch("SELECT row_id, missing, required_field_count FROM row_signals"):
         assert warehouse.named(missing) == gaps[row].missing_fields
         assert required == gaps[row].required_field_count
     found = store.records("SELECT * FROM group_signals")

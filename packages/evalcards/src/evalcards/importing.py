@@ -54,6 +54,10 @@ class ImportReport(NamedTuple):
     failures: tuple[ImportFailure, ...] = ()
     notices: tuple[str, ...] = ()
 
+    def plus(self, other: ImportReport) -> ImportReport:
+        """Return the report of both imports."""
+        return ImportReport(*(one + more for one, more in zip(self, other, strict=True)))
+
 
 def expand(paths: Iterable[str | Path]) -> list[Path]:
     """Return the files that the paths stand for: files as given, folders by what is below.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,7 +84,7 @@ class Store:
         self._connection.close()
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def transaction(self) -> Generator[duckdb.DuckDBPyConnection]:
         """Give the connection for changes of which all are made, or after an error none."""
         self._connection.begin()
         try:

@@ -71,7 +71,7 @@ def _read(run: Path, options: Options) -> ImportResult:
     judged = _instance_scores(run, options, result)
     # Without the requests, the per-instance statistics still say how many instances there were.
     state["counts"] = state["counts"] or _count_instances(judged)
-    language_model = adapter.get("method") in _PERPLEXITY_TASKS
+    language_model = str(adapter.get("method")) in _PERPLEXITY_TASKS
     lines, bookkeeping = [], 0
     for number, stat in enumerate(stats):
         stat = mapping(stat)

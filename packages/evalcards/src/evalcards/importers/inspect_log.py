@@ -132,7 +132,7 @@ def _json_samples(path: Path, options: Options) -> list[dict[str, Any]]:
     if path.stat().st_size > min(options.max_bytes, 64 * 2**20):
         return []
     found = json_stream.stream_members(path, {"samples"}, max_bytes=options.max_bytes).get("samples")
-    return [sample for sample in (found or [])[:_SAMPLES] if isinstance(sample, dict)]
+    return [sample for sample in common.listed(found)[:_SAMPLES] if isinstance(sample, dict)]
 
 
 def _score_results(
