@@ -8,13 +8,14 @@ import zipfile
 
 import pytest
 
-from evalcards import importers, strict_json
+from evalcards import importers, json_stream, strict_json
 from evalcards.errors import InputError, SchemaError
 from evalcards.importers import Options, eee, inspect
 from evalcards.importing import import_files
 from evalcards.render import card
 from evalcards.samples import ZSTANDARD, inspect_log_file
-from evalcards.schema import read_log, timestamp, validate
+from evalcards.schema import read_log, validate
+from evalcards.semantics import timestamp
 from evalcards.signals import rollup
 from evalcards.store import Store
 
@@ -235,7 +236,7 @@ def test_a_log_larger_than_the_cap_is_streamed_past_its_samples(tmp_path):
     found = inspect(path, Options(max_bytes=100_000))
     assert found.rows == 1
     with pytest.raises(SchemaError, match="over the cap"):
-        strict_json.stream_members(path, {"samples"}, max_bytes=100_000)
+        json_stream.stream_members(path, {"samples"}, max_bytes=100_000)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 64, 1 << 16])
@@ -251,8 +252,8 @@ def test_streaming_gives_what_parsing_gives(tmp_path, chunk):
     }
     path = tmp_path / "x.json"
     path.write_text(" \n" + json.dumps(document, indent=2), encoding="utf-8")
-    assert strict_json.stream_members(path, set(document), max_bytes=10_000, chunk=chunk) == document
-    assert strict_json.stream_members(path, {"d"}, max_bytes=10, chunk=chunk) == {"d": -1500}
+    assert json_stream.stream_members(path, set(document), max_bytes=10_000, chunk=chunk) == document
+    assert json_stream.stream_members(path, {"d"}, max_bytes=10, chunk=chunk) == {"d": -1500}
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"a": 1', "12", '{"a": {"b": 1}'])
@@ -260,7 +261,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(SchemaError):
-        strict_json.stream_members(path, {"a"}, max_bytes=100)
+        json_stream.stream_members(path, {"a"}, max_bytes=100)
 
 
 @pytest.mark.parametrize(

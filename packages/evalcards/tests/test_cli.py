@@ -168,11 +168,11 @@ def test_csv_and_formats_can_be_named(capsys, tmp_path):
         "--mapping",
         tmp_path / "board.yaml",
         "--failures",
-        tmp_path / "report",
+        tmp_path / "report.csv",
     )
     assert code == 3
     assert "4 results found = 3 rows + 1 failed" in err
-    assert "seven" in (tmp_path / "report" / "failures.csv").read_text()
+    assert "seven" in (tmp_path / "report.csv").read_text()
     code, _, err = run(capsys, app, "import", path, "--store", tmp_path / "t.duckdb", "--format", "xml")
     assert code == 3
     assert "no format 'xml'" in err
@@ -183,7 +183,7 @@ def test_validate_says_where(capsys, tmp_path, record):
     good.write_text(json.dumps(record(0.5)))
     odd.write_text(json.dumps(record(73.4, metric={"min_score": 0.0, "max_score": 1.0})))
     bad.write_text('{"a": NaN}')
-    assert run(capsys, app, "validate", good)[:2] == (0, "1 files, nothing to say\n")
+    assert run(capsys, app, "validate", good)[:2] == (0, "1 file, nothing to say\n")
     code, out, _ = run(capsys, app, "validate", good, odd)
     assert code == 0
     assert "percent under proportion bounds" in out
@@ -246,7 +246,7 @@ def test_bench_prints_what_was_measured(capsys, monkeypatch):
     monkeypatch.setattr("evalcards.scale.measure", lambda *size: asked.append(size) or found)
     code, out, _ = run(capsys, app, "bench", "--rows", "60", "--json", "-q")
     assert code == 0
-    assert asked == [(5498, 635, 60, 60)]
+    assert asked == [(5498, 635, 60, 60, 0)]
     assert json.loads(out)["results"] == 60
 
 

@@ -198,11 +198,11 @@ import sys, time
 from pathlib import Path
 from evalcards import importing
 from evalcards.store import Store
-read = importing._read
-def slow(*arguments):
+read = importing.read_parts
+def slow(*arguments, **named):
     time.sleep(0.01)
-    return read(*arguments)
-importing._read = slow
+    return read(*arguments, **named)
+importing.read_parts = slow
 with Store(Path(sys.argv[1])) as store:
     importing.import_files(store, [sys.argv[2]], batch=20, progress=lambda done, of: print(done, flush=True))
 """

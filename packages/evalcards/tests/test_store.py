@@ -78,10 +78,8 @@ def test_sql_equals_the_literal_loop_on_the_corpus(store):
 
 def assert_equal_to_loop(store):
     gaps, groups = loop_signals(rows_of(store))
-    for row, missing, agentic, required in store.fetch(
-        "SELECT row_id, missing, agentic, required_field_count FROM row_signals"
-    ):
-        assert warehouse.missing_of(missing, agentic) == gaps[row].missing_fields
+    for row, missing, required in store.fetch("SELECT row_id, missing, required_field_count FROM row_signals"):
+        assert warehouse.named(missing) == gaps[row].missing_fields
         assert required == gaps[row].required_field_count
     found = store.records("SELECT * FROM group_signals")
     assert len(found) == len(groups)
@@ -162,7 +160,7 @@ def test_rollups_are_sums_over_rows(corpus, store):
         overall = summed["overall"]
         assert overall["reproducibility"]["gap"]["count"] == sum(r["has_reproducibility_gap"] for r in rows)
         for field, rate in overall["reproducibility"]["missing"].items():
-            lacking = [field in warehouse.missing_of(r["missing"], r["agentic"], profile) for r in rows]
+            lacking = [field in warehouse.named(r["missing"], profile) for r in rows]
             assert rate["count"] == sum(lacking)
         assert sum(k["count"] for k in overall["provenance"]["source_types"].values()) == len(rows) == overall["rows"]
         parts = summed["by_category"].values()

@@ -1,4 +1,4 @@
-"""Two pictures of the claims that take more than a plot: a Sankey diagram, and pages as a browser shows them."""
+"""The pictures of the claims."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from evalcards import render
+from evalcards.figures import wilson
 from papers_shared.artifacts import PALETTE, figure_style
 
 FIELD = re.compile(r'data-field="([a-z]+)"')
@@ -50,6 +51,87 @@ def draw_sankey(counts: dict[str, tuple[int, int, int]]) -> Any:
         ax.invert_yaxis()
         for spine in ax.spines.values():
             spine.set_visible(False)
+    return fig
+
+
+def draw_confusion(total: dict[str, dict[str, int]]) -> Any:
+    """Draw planted against found flags: a row per signal, with TP, FN, FP and TN; a wrong one is left white."""
+    names = sorted(total)
+    counts = np.array([[total[name][key] for key in ("TP", "FN", "FP", "TN")] for name in names], float)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    wrong = np.zeros(counts.shape, bool)
+    wrong[:, 1:3] = counts[:, 1:3] > 0
+    with figure_style(figure_figsize=(7.4, 4.4), axes_grid=False):
+        fig, ax = plt.subplots()
+        ax.imshow(np.where(wrong, -1, shares), cmap="PuBu", vmin=0, vmax=1.6, aspect="auto")
+        for i, j in np.ndindex(*counts.shape):
+            ax.text(j, i, f"{int(counts[i, j]):,}", ha="center", va="center", fontsize=9)
+        ends = ("planted\nflagged", "planted\nnot flagged", "not planted\nflagged", "not planted\nnot flagged")
+        ax.set(xticks=range(4), xticklabels=ends, yticks=range(len(names)), yticklabels=names)
+    return fig
+
+
+def _with_errors(rates: list[dict[str, Any]]) -> tuple[list[float], list[list[float]]]:
+    """Return rates in per cent and the lengths of their Wilson bars; a rate of nothing has none."""
+    values = [100 * float(rate["rate"] or 0) for rate in rates]
+    ends = [wilson(rate["count"], rate["of"]) if rate["of"] else (0.0, 0.0) for rate in rates]
+    below = [max(0.0, value - 100 * low) for value, (low, _) in zip(values, ends, strict=True)]
+    above = [max(0.0, 100 * high - value) for value, (_, high) in zip(values, ends, strict=True)]
+    return values, [below, above]
+
+
+def draw_rates(corpora: dict[str, dict[str, dict[str, Any]]]) -> Any:
+    """Draw the rates of two corpora side by side."""
+    with figure_style(figure_figsize=(7.4, 4.4)):
+        fig, ax = plt.subplots()
+        names = list(next(iter(corpora.values())))
+        for shift, (label, rates), colour in zip((-0.2, 0.2), corpora.items(), PALETTE, strict=False):
+            values, errors = _with_errors([rates[name] for name in names])
+            ax.barh(np.arange(len(names)) + shift, values, 0.38, xerr=errors, color=colour, label=label)
+        labels = [name.replace("_", " ") for name in names]
+        ax.set(yticks=range(len(names)), yticklabels=labels, xlabel="% (95% Wilson interval)")
+        ax.invert_yaxis()
+        ax.legend()
+    return fig
+
+
+def draw_sweep(factors: tuple[float, ...], rates: dict[str, list[dict[str, Any]]]) -> Any:
+    """Draw the share of flagged triples against the threshold."""
+    with figure_style():
+        fig, ax = plt.subplots()
+        for (name, found), colour in zip(rates.items(), PALETTE, strict=False):
+            values, errors = _with_errors(found)
+            ax.errorbar(factors, values, errors, marker="o", color=colour, label=name.replace("_", " "))
+        ax.set(
+            xlabel="threshold, in multiples of the paper's", ylabel="% of eligible triples flagged", xticks=factors,
+            ylim=(0, 105),
+        )  # fmt: skip
+        ax.legend()
+    return fig
+
+
+def draw_latency(latencies: np.ndarray) -> Any:
+    """Draw the share of pages that answer within a time."""
+    with figure_style():
+        fig, ax = plt.subplots()
+        ax.plot(latencies, np.arange(1, len(latencies) + 1) / len(latencies), drawstyle="steps-post")
+        ax.axvline(300, linestyle="--", color="#444444", label="300 ms")
+        ax.axhline(0.95, linestyle=":", color="#444444", label="95%")
+        ax.set(xlabel="time of a page, ms", ylabel="share of pages", xscale="log", ylim=(0, 1.02))
+        ax.legend()
+    return fig
+
+
+def draw_leaders(examples: list[dict[str, Any]]) -> Any:
+    """Draw the leader's score of each board before and after incomparable scores are left out."""
+    with figure_style(figure_figsize=(6.8, 4.6)):
+        fig, ax = plt.subplots()
+        for number, example in enumerate(examples):
+            most = max(example["before"][1], example["after"][1]) or 1.0
+            values = [example["before"][1] / most, example["after"][1] / most]
+            ax.plot([0, 1], values, "o-", color=PALETTE[number % 7], alpha=0.8)
+        ax.set(xticks=[0, 1], xticklabels=["bare scores", "comparable only"], xlim=(-0.3, 1.3),
+               ylabel="leader's score / its score among bare ones", yscale="log")  # fmt: skip
     return fig
 
 

@@ -7,21 +7,31 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from evalcards import data, render, scale
+from evalcards import data, render, scale, warehouse
 from evalcards.baselines import top_changes
-from evalcards.claim_figures import FIELD, draw_modes, draw_sankey
+from evalcards.claim_figures import (
+    FIELD,
+    draw_confusion,
+    draw_latency,
+    draw_leaders,
+    draw_modes,
+    draw_rates,
+    draw_sankey,
+    draw_sweep,
+)
 from evalcards.figures import wilson
 from evalcards.generator import PATTERNS, Corpus, generate
 from evalcards.importing import import_files
 from evalcards.samples import MAKERS
 from evalcards.signals import rollup
 from evalcards.signals.completeness import field_set
+from evalcards.signals.provenance import SOURCE_TYPES
 from evalcards.store import Store
-from papers_shared.artifacts import PALETTE, figure_style
 from papers_shared.claims import Context, claim
+
+_FIELDS = ("temperature", "max_tokens", "eval_plan", "eval_limits")
 
 
 def _store(corpus: Corpus) -> Store:
@@ -85,16 +95,14 @@ def _truth_counts(corpus: Corpus, store: Store) -> dict[str, dict[str, int]]:
         table[("T" if planted == flagged else "F") + ("P" if flagged else "N")] += 1
 
     truth = corpus.truth
-    for evaluation, index, missing, agentic, kind in store.fetch(
-        """SELECT evaluation_id, result_index, missing, row_signals.agentic, row_signals.source_type
+    for evaluation, index, missing, kind in store.fetch(
+        """SELECT evaluation_id, result_index, missing, row_signals.source_type
         FROM row_signals JOIN results USING (row_id)"""
     ):
-        from evalcards.warehouse import missing_of
-
         planted = truth.missing[evaluation, index]
         count("1 reproducibility gap", bool(planted), missing != 0)
-        for field in ("temperature", "max_tokens", "eval_plan", "eval_limits"):
-            count("1 missing field", field in planted, field in missing_of(missing, agentic))
+        for field in _FIELDS:
+            count("1 missing field", field in planted, field in warehouse.named(missing))
         count("3 first-party row", truth.sources[evaluation, index] == "first_party", kind == "first_party")
     groups = store.records("SELECT * FROM group_signals JOIN groups USING (group_id)")
     for group in groups:
@@ -138,19 +146,6 @@ def operational(ctx: Context) -> dict:
     precision = min(t["TP"] / (t["TP"] + t["FP"]) if t["TP"] + t["FP"] else 1.0 for t in total.values())
     recall = min(t["TP"] / (t["TP"] + t["FN"]) if t["TP"] + t["FN"] else 1.0 for t in total.values())
     planted = min(t["TP"] + t["FN"] for t in total.values())
-    with figure_style(figure_figsize=(7.4, 4.4), axes_grid=False):
-        fig, ax = plt.subplots()
-        names = sorted(total)
-        values = np.array([[total[name][key] for key in ("TP", "FN", "FP", "TN")] for name in names], float)
-        shares = values / values.sum(axis=1, keepdims=True)
-        wrong = np.zeros_like(shares)
-        wrong[:, 1:3] = (values[:, 1:3] > 0) * 1.0
-        ax.imshow(np.where(wrong > 0, -1, shares), cmap="PuBu", vmin=0, vmax=1.6, aspect="auto")
-        for i in range(len(names)):
-            for j in range(4):
-                ax.text(j, i, f"{int(values[i, j]):,}", ha="center", va="center", fontsize=9)
-        ax.set(xticks=range(4), xticklabels=["planted\nflagged", "planted\nnot flagged", "not planted\nflagged",
-               "not planted\nnot flagged"], yticks=range(len(names)), yticklabels=names)  # fmt: skip
     return {
         "measured": {
             "least precision": precision,
@@ -162,7 +157,7 @@ def operational(ctx: Context) -> dict:
         "holds": precision == recall == 1.0 and planted > 0,
         "figure": ctx.figure(
             "confusion.png",
-            fig,
+            draw_confusion(total),
             f"Planted against found flags, {len(ctx.seeds)} made-up corpora of {size[2]:,} rows each; "
             "for completeness, benchmarks whose score is exactly the planted one.",
         ),
@@ -178,75 +173,48 @@ def gaps(ctx: Context) -> dict:
     """Compare the rollup's rates with counts from the planted truth, and report the real rows beside them."""
     corpus = generate(*ctx.pick(small=(400, 60, 9000), paper=(5498, 635, 101_843), smoke=(30, 14, 150)), seed=0)
     with _store(corpus) as store:
-        overall = rollup(store)["overall"]
-    truth = corpus.truth
-    planted = {
-        "fully documented": sum(not missing for missing in truth.missing.values()),
-        **{
-            f"{field} missing": sum(field in missing for missing in truth.missing.values())
-            for field in ("temperature", "max_tokens", "eval_plan", "eval_limits")
-        },
-        **{
-            kind: sum(found == kind for found in truth.sources.values())
-            for kind in overall["provenance"]["source_types"]
-        },
-        "several parties": sum(n > 1 for n in truth.parties.values()),
-        "first party only": sum(truth.first_only.values()),
-    }
-    reproducible, sources = overall["reproducibility"], overall["provenance"]
-    found = {
-        "fully documented": reproducible["fully_documented"],
-        **{f"{field} missing": rate for field, rate in reproducible["missing"].items()},
-        **sources["source_types"],
-        "several parties": sources["multi_source"],
-        "first party only": sources["first_party_only"],
-    }
-    equal = all(found[name]["count"] == count for name, count in planted.items())
+        found = _rates(rollup(store)["overall"])
+    planted = _planted_counts(corpus)
     with Store(None) as store:
         store.add_models(data.registered_models())
         store.add_cards(data.benchmark_cards())
         store.add(data.real_rows().logs)
         real = rollup(store)["overall"]
-    with figure_style(figure_figsize=(7.4, 4.4)):
-        fig, ax = plt.subplots()
-        names = list(found)
-        for shift, label, rates, colour in (
-            (-0.2, "made-up corpus (planted)", found, PALETTE[0]),
-            (0.2, "40 real rows", _real_rates(real), PALETTE[1]),
-        ):
-            values = [100 * (rates[name]["rate"] or 0) for name in names]
-            ends = [wilson(rates[name]["count"], rates[name]["of"]) if rates[name]["of"] else (0, 0) for name in names]
-            errors = [[max(0, v - 100 * low) for v, (low, _) in zip(values, ends, strict=True)],
-                      [max(0, 100 * high - v) for v, (_, high) in zip(values, ends, strict=True)]]  # fmt: skip
-            ax.barh(np.arange(len(names)) + shift, values, 0.38, xerr=errors, color=colour, label=label)
-        ax.set(
-            yticks=range(len(names)),
-            yticklabels=[name.replace("_", " ") for name in names],
-            xlabel="% (95% Wilson interval)",
-        )
-        ax.invert_yaxis()
-        ax.legend()
-    low, high = wilson(found["fully documented"]["count"], found["fully documented"]["of"])
+    full, slots = found["fully documented"], real["reproducibility"]["slots"]
+    equal = sum(found[name]["count"] == count for name, count in planted.items())
     return {
         "measured": {
-            "rates equal to planted": f"{sum(found[n]['count'] == c for n, c in planted.items())} of {len(planted)}",
-            "fully documented": found["fully documented"]["rate"],
-            "95% interval": [low, high],
+            "rates equal to planted": f"{equal} of {len(planted)}",
+            "fully documented": full["rate"],
+            "95% interval": list(wilson(full["count"], full["of"])),
             "real rows fully documented": real["reproducibility"]["fully_documented"]["rate"],
-            "real rows, decisions disclosed": real["reproducibility"]["slots"]["disclosed"]
-            / real["reproducibility"]["slots"]["applicable"],
+            "real rows, decisions disclosed": slots["disclosed"] / slots["applicable"],
         },
-        "holds": equal,
+        "holds": equal == len(planted),
         "figure": ctx.figure(
             "gaps.png",
-            fig,
+            draw_rates({"made-up corpus (planted)": found, "40 real rows": _rates(real)}),
             "What is not reported, and by whom results come. The corpus is made up at the paper's "
             "rate; only the real rows are an observation.",
         ),
     }
 
 
-def _real_rates(overall: dict[str, Any]) -> dict[str, Any]:
+def _planted_counts(corpus: Corpus) -> dict[str, int]:
+    """Return how often what `_rates` counts is planted."""
+    truth = corpus.truth
+    missing, sources = list(truth.missing.values()), list(truth.sources.values())
+    return {
+        "fully documented": sum(not fields for fields in missing),
+        **{f"{field} missing": sum(field in fields for fields in missing) for field in _FIELDS},
+        **{kind: sources.count(kind) for kind in SOURCE_TYPES},
+        "several parties": sum(n > 1 for n in truth.parties.values()),
+        "first party only": sum(truth.first_only.values()),
+    }
+
+
+def _rates(overall: dict[str, Any]) -> dict[str, Any]:
+    """Return the rates of a rollup that are compared with planted counts."""
     reproducible, sources = overall["reproducibility"], overall["provenance"]
     return {
         "fully documented": reproducible["fully_documented"],
@@ -273,21 +241,6 @@ def sensitivity(ctx: Context) -> dict:
             overall = rollup(store, factor=factor)["overall"]["comparability"]
             for name, found in rates.items():
                 found.append(overall[name])
-    with figure_style():
-        fig, ax = plt.subplots()
-        for (name, found), colour in zip(rates.items(), PALETTE, strict=False):
-            values = [100 * rate["rate"] for rate in found]
-            ends = [wilson(rate["count"], rate["of"]) for rate in found]
-            errors = [[max(0.0, v - 100 * e[0]) for v, e in zip(values, ends, strict=True)],
-                      [max(0.0, 100 * e[1] - v) for v, e in zip(values, ends, strict=True)]]  # fmt: skip
-            ax.errorbar(factors, values, errors, marker="o", color=colour, label=name.replace("_", " "))
-        ax.set(
-            xlabel="threshold, in multiples of the paper's",
-            ylabel="% of eligible triples flagged",
-            xticks=factors,
-            ylim=(0, 100),
-        )
-        ax.legend()
     return {
         "measured": {name.replace("_", " "): [rate["rate"] for rate in found] for name, found in rates.items()}
         | {
@@ -297,7 +250,7 @@ def sensitivity(ctx: Context) -> dict:
         "holds": None,
         "figure": ctx.figure(
             "sweep.png",
-            fig,
+            draw_sweep(factors, rates),
             f"Share of eligible triples flagged, made-up corpus of {corpus.rows:,} rows; "
             "bars are 95% Wilson intervals.",
         ),
@@ -354,37 +307,28 @@ def reader_modes(ctx: Context) -> dict:
 def full_scale(ctx: Context) -> dict:
     """Import a made-up corpus of the paper's size from files, in a process of its own, and ask for pages.
 
-    Times are the process's own processor time, all threads together, so that other work on the machine does not
-    count; the wall clock is reported beside.
+    Times are the wall clock's; the process's own processor time, all threads together, stands beside.
     """
     size = ctx.pick(small=(5498, 635, 101_843), paper=(5498, 635, 101_843), smoke=(30, 14, 150))
     found = scale.measure(*size, pages=ctx.pick(small=60, paper=200, smoke=5))
-    latencies = np.sort(np.array(found["page_seconds"])) * 1000
+    latencies = np.sort(np.array(found["page_wall_seconds"])) * 1000
     p95 = float(np.quantile(latencies, 0.95))
-    with figure_style():
-        fig, ax = plt.subplots()
-        ax.plot(latencies, np.arange(1, len(latencies) + 1) / len(latencies), drawstyle="steps-post")
-        ax.axvline(300, linestyle="--", color="#444444", label="300 ms")
-        ax.axhline(0.95, linestyle=":", color="#444444", label="95%")
-        ax.set(xlabel="processor time of a page, ms", ylabel="share of pages", xscale="log", ylim=(0, 1.02))
-        ax.legend()
-    seconds = found["import_seconds"] + found["signal_seconds"]
     return {
         "measured": {
             "rows": found["rows"],
             "files": found["files"],
+            "import and signals, s": found["wall_seconds"],
+            "peak, GB": found["peak_gb"],
+            "page p95, ms": p95,
+            "largest page, rows": found["largest_page"],
             "import, processor s": found["import_seconds"],
             "signals, processor s": found["signal_seconds"],
-            "both, wall s, machine shared": found["wall_seconds"],
-            "peak, GB": found["peak_gb"],
-            "page p95, processor ms": p95,
-            "page p95, wall ms, machine shared": float(np.quantile(found["page_wall_seconds"], 0.95)) * 1000,
-            "largest page, rows": found["largest_page"],
+            "page p95, processor ms": float(np.quantile(found["page_seconds"], 0.95)) * 1000,
         },
-        "holds": seconds <= 120 and found["peak_gb"] <= 2 and p95 <= 300,
+        "holds": found["wall_seconds"] <= 120 and found["peak_gb"] <= 2 and p95 <= 300,
         "figure": ctx.figure(
             "latency.png",
-            fig,
+            draw_latency(latencies),
             f"{len(latencies)} pages of a store of {found['rows']:,} results: start, lists, "
             "cards of models and benchmarks (the largest too), results.",
         ),
@@ -403,15 +347,6 @@ def bare_scores(ctx: Context) -> dict:
     with _store(corpus) as store:
         found = top_changes(store)
     low, high = wilson(found.changed, found.benchmarks)
-    with figure_style(figure_figsize=(6.8, 4.6)):
-        fig, ax = plt.subplots()
-        for number, example in enumerate(found.examples[:12]):
-            scale_to = max(example["before"][1], example["after"][1]) or 1.0
-            colour = PALETTE[number % 7]
-            values = [example["before"][1] / scale_to, example["after"][1] / scale_to]
-            ax.plot([0, 1], values, "o-", color=colour, alpha=0.8)
-        ax.set(xticks=[0, 1], xticklabels=["bare scores", "comparable only"], xlim=(-0.3, 1.3),
-               ylabel="leader's score / its score among bare ones", yscale="log")  # fmt: skip
     return {
         "measured": {
             "leaderboards": found.benchmarks,
@@ -422,7 +357,7 @@ def bare_scores(ctx: Context) -> dict:
         "holds": None,
         "figure": ctx.figure(
             "leaders.png",
-            fig,
+            draw_leaders(found.examples[:12]),
             "Leaderboards of the made-up corpus whose first model changes when triples with "
             "diverging scores are left out (up to 12 shown). Steep lines: the leader's score was a percentage under a "
             "proportion's bounds. The rate follows from what was planted; it is no estimate for real leaderboards.",

@@ -70,6 +70,6 @@ def evidence_of(result: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, 
 
 
 _PROTOCOL_KEYS = (
-    "reasoning_effort", "reasoning_tokens", "token_limit", "scaffold", "compaction", "truncation", "harness_version",
+    "reasoning_effort", "reasoning_tokens", "token_limit", "scaffold", "compaction", "harness_version",
     "n_tasks", "split", "attempts", "epochs",
 )  # fmt: skip

@@ -82,7 +82,7 @@ METRICS: tuple[tuple[float, Metric], ...] = (
 """Metric with its share of the benchmarks."""
 
 CATEGORIES = ("knowledge", "reasoning", "code", "safety", "multilingual", "long context", "agents")
-_FIRST = (
+_FIRST = [
     "Amber",
     "Basalt",
     "Cedar",
@@ -107,8 +107,8 @@ _FIRST = (
     "Vesper",
     "Willow",
     "Zephyr",
-)
-_BIRDS = (
+]
+_BIRDS = [
     "heron",
     "avocet",
     "curlew",
@@ -131,8 +131,8 @@ _BIRDS = (
     "tern",
     "veery",
     "wren",
-)
-_TASKS = (
+]
+_TASKS = [
     "Ledger",
     "Atlas",
     "Proof",
@@ -147,7 +147,7 @@ _TASKS = (
     "Lantern",
     "Bridge",
     "Compass",
-)
+]
 _PLACES = ("Institute", "Lab", "Observatory", "Collective", "Bureau", "Commons")
 _SOURCES = (("third_party", 0.62), ("first_party", 0.25), ("other", 0.10), ("collaborative", 0.03))
 _DOCUMENTED = 0.03

@@ -15,13 +15,16 @@ import duckdb
 
 from evalcards import strict_json
 from evalcards.errors import ImportFailure, InputError
-from evalcards.importers import ImportResult, Options, read_any
-from evalcards.importers.detect import candidates
-from evalcards.importers.eee import eee
+from evalcards.importers import ImportResult, Options
+from evalcards.importers.detect import candidates, read_parts
+from evalcards.importers.eee import eee_parts
 from evalcards.store import Store
 
 BATCH = 500
 """Files in one transaction: one transaction per file would cost 30 ms each."""
+
+_MOST_ROWS = 50_000
+"""Results and samples held before they are stored, also within a file."""
 
 
 class ImportReport(NamedTuple):
@@ -51,6 +54,10 @@ class ImportReport(NamedTuple):
     failures: tuple[ImportFailure, ...] = ()
     notices: tuple[str, ...] = ()
 
+    def plus(self, other: ImportReport) -> ImportReport:
+        """Return the report of both imports."""
+        return ImportReport(*(one + more for one, more in zip(self, other, strict=True)))
+
 
 def expand(paths: Iterable[str | Path]) -> list[Path]:
     """Return the files that the paths stand for: files as given, folders by what is below.
@@ -74,17 +81,28 @@ def expand(paths: Iterable[str | Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def file_hash(path: Path, options: Options, max_bytes: int) -> str:
-    """Return the identity of a file's content and options; a HELM run's is that of its statistics."""
-    digest = hashlib.sha256(repr(options).encode())
+def file_hash(path: Path, options: Options, asked: str = "") -> str:
+    """Return the identity of a file's content and of how it is read; a HELM run's is that of its statistics.
+
+    Parameters
+    ----------
+    path
+        The file.
+    options
+        What it does not say.
+    asked
+        The format it is read as and the mapping it is read by, as text.
+    """
+    digest = hashlib.sha256(f"{options!r} {asked}".encode())
     parts = [path] if path.name != "run_spec.json" else [path, path.parent / "stats.json"]
-    for part in parts:
-        if part.exists() and part.stat().st_size <= max_bytes:
-            with part.open("rb") as file:
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
-        else:
-            digest.update(f"{part.name} {part.stat().st_size if part.exists() else 0}".encode())
+    for part in filter(Path.exists, parts):
+        state = part.stat()
+        if state.st_size > options.max_bytes:  # refused, or read piece by piece: not worth reading twice
+            digest.update(f"{part.name} {state.st_size} {state.st_mtime_ns}".encode())
+            continue
+        with part.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
     return digest.hexdigest()
 
 
@@ -99,6 +117,8 @@ def import_files(
     progress: Callable[[int, int], None] | None = None,
 ) -> ImportReport:
     """Read files into a store; what an earlier, perhaps killed, import has finished is not read again.
+
+    A file that gave nothing but failures is not finished: the next import tries it again.
 
     Parameters
     ----------
@@ -121,64 +141,100 @@ def import_files(
     -------
     ImportReport
     """
-    chosen = options or Options()
     files = expand(paths)
-    report = ImportReport()
+    run = _Run(store, options or Options(), format, mapping)
     for start in range(0, len(files), batch):
         part = files[start : start + batch]
-        hashes = {path: file_hash(path, chosen, chosen.max_bytes) for path in part}
+        hashes = {path: run.hash(path) for path in part}
         done = store.done(hashes.values())
         todo = [path for path in part if hashes[path] not in done]
-        report = report._replace(skipped=report.skipped + len(part) - len(todo))
-        gathered, ledger, origins = ImportResult(), [], {}
-        seen: set[str] = set()
+        run.report = run.report._replace(skipped=run.report.skipped + len(part) - len(todo))
         for position, path in enumerate(todo):
-            kind, found = _read(path, chosen, format, mapping)
-            gathered.extend(found)
-            if hashes[path] not in seen:
-                seen.add(hashes[path])
-                ledger.append((hashes[path], str(path), kind, len(found.logs), found.rows, found.failed))
-            origins |= {log.evaluation_id: str(path) for log in found.logs}
+            run.read(path, hashes[path])
             if progress:
                 progress(start + len(part) - len(todo) + position + 1, len(files))
-        report = _store_batch(store, gathered, ledger, origins, report, len(todo))
+        run.flush()
         if progress:
             progress(start + len(part), len(files))
-    return report
+    return run.report
 
 
-def _read(
-    path: Path, options: Options, name: str | None, mapping: Mapping[str, Any] | str | Path | None
-) -> tuple[str, ImportResult]:
-    target = path.parent if path.name == "run_spec.json" else path
-    try:
-        return read_any(target, options, name=name, mapping=mapping if path.suffix == ".csv" else None)
-    except InputError as error:
-        result = ImportResult()
-        result.fail(str(path), "", getattr(error, "reason", None) or str(error), rows=0)
-        return name or "unknown", result
+class _Run:
+    """One import: what is read and not yet stored, and the report."""
 
+    def __init__(
+        self, store: Store, options: Options, format: str | None, mapping: Mapping[str, Any] | str | Path | None
+    ) -> None:
+        self.store, self.options, self.format, self.mapping = store, options, format, mapping
+        self.report = ImportReport()
+        told = mapping
+        if isinstance(mapping, (str, Path)) and Path(mapping).is_file():
+            told = Path(mapping).read_bytes()
+        self._asked = {True: f"{format} {told!r}", False: f"{format}"}
+        self._start()
 
-def _store_batch(
-    store: Store, gathered: ImportResult, ledger: list[Any], origins: dict[str, str], report: ImportReport, files: int
-) -> ImportReport:
-    if gathered.models:
-        known = {model for (model,) in store.fetch("SELECT model_id FROM models")}
-        store.add_models([model for model in gathered.models if model.id not in known])
-    added = store.add(
-        gathered.logs, failures=gathered.failures, instances=gathered.instances, ledger=ledger, origins=origins
-    )
-    return ImportReport(
-        report.files + files,
-        report.skipped,
-        report.found + gathered.found,
-        report.rows + gathered.rows,
-        report.failed + gathered.failed,
-        report.logs + added.logs,
-        report.duplicates + added.duplicates,
-        (*report.failures, *gathered.failures),
-        (*report.notices, *gathered.notices),
-    )
+    def _start(self) -> None:
+        self.gathered = ImportResult()
+        self.ledger: dict[str, tuple[str, str, str, int, int, int]] = {}
+        self.origins: dict[str, str] = {}
+        self.renewed: list[str] = []
+
+    def hash(self, path: Path) -> str:
+        """Return the identity of a file as this import reads it."""
+        return file_hash(path, self.options, self._asked[path.suffix == ".csv"])
+
+    def read(self, path: Path, identity: str) -> None:
+        """Read a file; a large one is stored part by part, so that memory holds only one of them."""
+        target = path.parent if path.name == "run_spec.json" else path
+        self.renewed.append(str(target))
+        kind, whole = self.format or "unknown", ImportReport(files=1)
+        samples = False
+        try:
+            mapping = self.mapping if path.suffix == ".csv" else None
+            kind, parts = read_parts(target, self.options, name=self.format, mapping=mapping)
+            for part in parts:
+                whole = whole._replace(
+                    logs=whole.logs + len(part.logs), rows=whole.rows + part.rows, failed=whole.failed + part.failed,
+                    failures=(*whole.failures, *part.failures),
+                )  # fmt: skip
+                samples = samples or bool(part.instances)
+                self.take(part, str(path))
+        except InputError as error:
+            refused = ImportResult()
+            refused.fail(str(target), "", getattr(error, "reason", None) or str(error), rows=0)
+            whole = whole._replace(failures=(*whole.failures, *refused.failures))
+            self.take(refused, str(path))
+        self.report = self.report._replace(files=self.report.files + 1)
+        if whole.logs or samples or not whole.failures:
+            self.ledger[identity] = (identity, str(path), kind, whole.logs, whole.rows, whole.failed)
+
+    def take(self, part: ImportResult, origin: str) -> None:
+        """Keep what was read, and store it if it is much."""
+        self.gathered.extend(part)
+        self.origins |= {log.evaluation_id: origin for log in part.logs}
+        if self.gathered.rows + sum(map(len, self.gathered.instances.values())) > _MOST_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store what was read, in one transaction, and add it to the report."""
+        found, report = self.gathered, self.report
+        if found.models:
+            known = {model for (model,) in self.store.fetch("SELECT model_id FROM models")}
+            self.store.add_models([model for model in found.models if model.id not in known])
+        added = self.store.add(
+            found.logs, failures=found.failures, instances=found.instances, ledger=self.ledger.values(),
+            origins=self.origins, renewed=self.renewed,
+        )  # fmt: skip
+        self.report = report._replace(
+            found=report.found + found.found,
+            rows=report.rows + found.rows,
+            failed=report.failed + found.failed,
+            logs=report.logs + added.logs,
+            duplicates=report.duplicates + added.duplicates,
+            failures=(*report.failures, *found.failures),
+            notices=(*report.notices, *found.notices),
+        )
+        self._start()
 
 
 def import_remote(store: Store, url: str, options: Options | None = None) -> ImportReport:
@@ -208,11 +264,13 @@ def import_remote(store: Store, url: str, options: Options | None = None) -> Imp
         path = Path(folder) / "remote.parquet"
         if not _by_httpfs(url, path):
             _download(url, path, chosen.max_bytes)
-        result = eee(path, chosen)
-    result.failures = [
-        ImportFailure(url, f.where, f.reason, f.rows) if f.path == str(path) else f for f in result.failures
-    ]
-    return _store_batch(store, result, [], {log.evaluation_id: url for log in result.logs}, ImportReport(), 1)
+        run = _Run(store, chosen, None, None)
+        run.renewed.append(url)
+        for part in eee_parts(path, chosen):
+            part.failures = [ImportFailure(url, f.where, f.reason, f.rows) for f in part.failures]
+            run.take(part, url)
+        run.flush()
+    return run.report._replace(files=1)
 
 
 def _by_httpfs(url: str, path: Path) -> bool:
@@ -281,16 +339,18 @@ def watch(
     ImportReport
         Of each round that read a file.
     """
-    sizes: dict[Path, tuple[int, float]] = {}
+    seen: dict[Path, tuple[int, float]] = {}
+    tried: dict[Path, tuple[int, float]] = {}
     number = 0
     while rounds is None or number < rounds:
         if number:
             sleep(seconds)
         number += 1
         now = {path: (path.stat().st_size, path.stat().st_mtime) for path in candidates(folder) if path.exists()}
-        settled = [path for path, state in now.items() if sizes.get(path) == state]
-        sizes = now
+        settled = {path: state for path, state in now.items() if seen.get(path) == state != tried.get(path)}
+        seen = now
         if settled:
+            tried |= settled
             report = import_files(store, settled, options, mapping=mapping)
             if report.files:
                 yield report

@@ -1,7 +1,8 @@
 """Run two real harnesses on a small packaged model: how the 40 real rows of the embedded corpus were made.
 
-``python -m evalcards.real_rows MODEL_DIR OUT_DIR`` needs lm-eval and inspect-ai, a Hugging Face model folder (for us
-SmolLM2-135M-Instruct, saved from its GGUF file) and no network: the tasks are written here.
+``python -m evalcards.real_rows MODEL_DIR OUT_DIR`` needs lm-eval and inspect-ai with torch, transformers and
+accelerate, a Hugging Face model folder (for us SmolLM2-135M-Instruct, saved from its GGUF file) and no network: the
+tasks are written here. Called again after a kill, it goes on with the runs that are not done.
 """
 
 from __future__ import annotations
@@ -218,27 +219,34 @@ def run(model: Path, out: Path) -> None:
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "INSPECT_DISPLAY": "plain"}
     scripts = Path(sys.executable).parent
 
-    def call(*command: str) -> None:
-        subprocess.run([str(scripts / command[0]), *command[1:]], cwd=work, env=environment, check=True)
+    def call(name: str, *command: str) -> None:
+        """Run a command, unless an earlier call has finished it."""
+        done = work / f"{name}.done"
+        if not done.exists():
+            subprocess.run([str(scripts / command[0]), *command[1:]], cwd=work, env=environment, check=True)
+            done.touch()
 
     for name, tasks, more in LM_EVAL_RUNS:
         call(
-            "lm_eval", "--model", "hf", "--model_args", f"pretrained={link.name},dtype=float32", "--device", "cpu",
-            "--tasks", ",".join(tasks), "--include_path", "tasks", "--batch_size", "8", "--log_samples",
-            "--output_path", f"lm_eval/{name}", *more,
-        )  # fmt: skip
-    for task, more in INSPECT_RUNS:
+            name,
+            *["lm_eval", "--model", "hf", "--model_args", f"pretrained={link.name},dtype=float32", "--device", "cpu"],
+            *["--tasks", ",".join(tasks), "--include_path", "tasks", "--batch_size", "8", "--log_samples"],
+            *["--output_path", f"lm_eval/{name}", *more],
+        )
+    for number, (task, more) in enumerate(INSPECT_RUNS):
         call(
-            "inspect", "eval", f"inspect_tasks.py@{task}", "--model", "hf/smollm2", "-M", f"model_path={link.name}",
-            "-M", "device=cpu", "--max-connections", "4", "--log-dir", "inspect", *more,
-        )  # fmt: skip
+            f"inspect-{number}",
+            *["inspect", "eval", f"inspect_tasks.py@{task}", "--model", "hf/smollm2"],
+            *["-M", f"model_path={link.name}", "-M", "device=cpu", "--max-connections", "4"],
+            *["--log-dir", f"inspect/{number}", *more],
+        )
     for path in sorted(work.glob("lm_eval/**/results_*.json")):
         place = out / path.relative_to(work).parts[1]
         place.mkdir(exist_ok=True)
         _without_machine(path, place / path.name)
     for path in sorted(work.glob("lm_eval/zero-shot/**/samples_local_copying_*.jsonl")):
         shutil.copy(path, out / "zero-shot" / path.name)
-    for path in sorted(work.glob("inspect/*.eval")):
+    for path in sorted(work.glob("inspect/*/*.eval")):
         shutil.copy(path, out / path.name.replace("+", "-"))
 
 

@@ -132,7 +132,6 @@ def strip_plot(found: dict[str, Any], link: str = "/row/") -> Markup:
     )
     return Markup(
         f'<svg class="strip" viewBox="0 0 640 60" role="img" '
-        f'<svg class="strip" viewBox="0 0 640 60" role="img" '
         f'aria-label="{len(rows)} scores from {score_text(low, unit)} to {score_text(high, unit)}">'
         f'<line x1="10" x2="630" y1="40" y2="40"/>{"".join(dots)}{ends}</svg>'
     )
@@ -168,7 +167,7 @@ def environment() -> jinja2.Environment:
         "GLOSSARY": sentences.GLOSSARY,
         "SOURCE_TYPES": SOURCE_TYPES,
     }
-    found.globals.update(shared)  # fmt: skip
+    found.globals.update(shared)
     return found
 
 

@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evalcards import render, warehouse
+from evalcards import data, figures, render, warehouse
+from evalcards.errors import ImportFailure
 from evalcards.identity import slug
 from evalcards.sentences import percent
-from papers_shared.artifacts import write_csv, write_text
+from papers_shared.artifacts import RunDir, write_csv, write_figure, write_json, write_text
 
 if TYPE_CHECKING:
-    from evalcards.errors import ImportFailure
     from evalcards.store import Store
 
 FORMATS = ("html", "md", "json")
+
+
+class Chosen(NamedTuple):
+    """What a report is about: the one model or benchmark that was asked for, and those that get cards."""
+
+    model: str | None
+    benchmark: str | None
+    models: list[str]
+    benchmarks: list[str]
+
+
+def choose(store: Store, model: str | None, benchmark: str | None, *, real_first: bool = False) -> Chosen:
+    """Return what a report is about.
+
+    Parameters
+    ----------
+    store
+        The store.
+    model, benchmark
+        What the user named, if anything.
+    real_first
+        With nothing named, only the package's own real models get cards, if they are there.
+
+    Raises
+    ------
+    UnknownModel
+        No result is of such a model or benchmark.
+    """
+    found = store.find_model(model) if model else None
+    on = store.find_benchmark(benchmark) if benchmark else None
+    if found or on:
+        return Chosen(found, on, [found] if found else [], [on] if on else [])
+    present = [name for (name,) in store.fetch("SELECT DISTINCT model_id FROM groups ORDER BY 1")]
+    real = [meta.id for meta in data.registered_models() if meta.id in present] if real_first else []
+    return Chosen(None, None, real or present, [])
 
 
 def triple_rows(store: Store, model: str | None = None, benchmark: str | None = None) -> list[dict[str, Any]]:
@@ -31,7 +67,7 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
     lines = store.records(
         """SELECT g.model_id, g.benchmark, g.benchmark_name, g.slice_name, g.protocol_name, g.metric_name, q.n_rows,
         min(r.score) AS low, max(r.score) AS high, any_value(r.unit) AS unit,
-        bit_or(s.missing) AS missing, bool_or(r.agentic) AS agentic,
+        bit_or(s.missing) AS missing,
         sum(r.slots_disclosed)::INT AS disclosed, sum(r.slots_applicable)::INT AS applicable, q.n_parties,
         list_sort(list(DISTINCT r.source_type)) AS kinds, any_value(q.variant_eligible) AS variant_eligible,
         any_value(q.has_variant_divergence) AS variant, any_value(q.variant_differs) AS differs,
@@ -45,7 +81,7 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
     profile = store.signals_settings()["profile"]
     found = []
     for line in lines:
-        missing = warehouse.missing_of(line["missing"], line["agentic"], profile)
+        missing = warehouse.named(line["missing"], profile)
         low, high = (render.score_text(line[key], line["unit"]) for key in ("low", "high"))
         found.append(
             {
@@ -104,6 +140,65 @@ def summary_rows(summed: dict[str, Any]) -> list[dict[str, str]]:
     ]
 
 
+def write_report(
+    store: Store,
+    folder: Path,
+    chosen: Chosen,
+    summed: dict[str, Any],
+    lines: list[dict[str, Any]],
+    failures: Iterable[ImportFailure],
+    *,
+    mode: str,
+    most: int,
+    config: dict[str, Any],
+    force: bool,
+    done: Callable[[], Any],
+) -> list[Path]:
+    """Write cards, overview, failure report and ``report.json`` into a folder; return the cards' HTML files.
+
+    Parameters
+    ----------
+    store
+        The store; its signals must be up to date.
+    folder
+        Where to.
+    chosen
+        What the cards are of; of the models the first ``most``.
+    summed, lines
+        What `evalcards.signals.rollup` and `triple_rows` return.
+    failures
+        What did not become a row.
+    mode
+        Reader mode.
+    most
+        Cards of models at most.
+    config
+        What was asked for, for the manifest.
+    force
+        Replace an earlier report.
+    done
+        Called after each card.
+
+    Raises
+    ------
+    InputError
+        The folder is in use and ``force`` is false.
+    """
+    with RunDir(folder, package="evalcards", config=config, force=force) as run:
+        written = write_cards(store, run.path, chosen.models[:most], chosen.benchmarks, mode, done)
+        overall = summed["overall"]
+        if overall["rows"]:
+            write_figure(
+                run / "overview.png",
+                figures.draw_overview(summed),
+                f"{overall['rows']:,} results in {overall['triples']:,} triples; bars with Wilson 95% intervals, "
+                f"thresholds x {config['factor']:g}, profile {config['profile']}.",
+            )
+        write_failures(run / "failures.csv", failures)
+        write_json(run / "report.json", {"rollup": summed, "triples": lines, "provenance": run.manifest["provenance"]})
+    return written
+
+
 def write_cards(
     store: Store, folder: Path, models: list[str], benchmarks: list[str], mode: str, done: Any
 ) -> list[Path]:
@@ -136,6 +231,11 @@ def write_cards(
     return written
 
 
-def write_failures(folder: Path, failures: list[ImportFailure] | tuple[ImportFailure, ...]) -> Path:
+def stored_failures(store: Store) -> list[ImportFailure]:
+    """Return the failures of all that a store has imported."""
+    return [ImportFailure(*line) for line in store.fetch("SELECT * FROM failures ORDER BY path, place")]
+
+
+def write_failures(path: Path, failures: Iterable[ImportFailure]) -> Path:
     """Write the failure report: file, place, reason, number of results."""
-    return write_csv(folder / "failures.csv", [f.as_mapping() for f in failures], ["path", "where", "reason", "rows"])
+    return write_csv(path, [f.as_mapping() for f in failures], ["path", "where", "reason", "rows"])

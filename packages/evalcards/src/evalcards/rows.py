@@ -12,7 +12,8 @@ import pyarrow as pa
 from evalcards.evidence import evidence_of
 from evalcards.hierarchy import BenchmarkIndex, Place
 from evalcards.identity import ModelIndex
-from evalcards.schema import BenchmarkCard, EvalLog, Issue, log_issues, result_issues, standard_error
+from evalcards.schema import NOT_REPORTED, BenchmarkCard, EvalLog, Issue
+from evalcards.semantics import log_issues, result_issues, standard_error
 from evalcards.signals.comparability import SETUP_FIELDS, canonical_setting, number, threshold
 from evalcards.signals.provenance import organisation, source_type
 from evalcards.signals.reproducibility import BIT, agentic_card, agentic_name
@@ -111,7 +112,7 @@ class Encoder:
     def add(self, log: EvalLog, identity: str, origin: str = "") -> int:
         """Encode one log and return how many rows it has."""
         document = log.document
-        source = document["source_metadata"]
+        source = _reported(document["source_metadata"])
         library = document.get("eval_library") or {}
         model, resolution = self.models.resolve(log.model_info.id)
         party = organisation(source.get("source_organization_name"))
@@ -238,6 +239,12 @@ class Encoder:
             table: pa.table({name: pa.array([line[name] for line in lines], kind) for name, kind in columns.items()})
             for table, (lines, columns) in batch.items()
         }
+
+
+def _reported(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the source's metadata without what an importer had to write in the place of something unknown."""
+    unstated = str((source.get("additional_details") or {}).get(NOT_REPORTED, "")).split(", ")
+    return {key: value for key, value in source.items() if key not in unstated}
 
 
 def _text(value: Any) -> str | None:

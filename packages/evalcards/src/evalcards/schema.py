@@ -6,9 +6,7 @@ round trip; the document itself is kept beside the checked form and is what is s
 
 from __future__ import annotations
 
-import datetime
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,6 +27,9 @@ from pydantic import (
 from evalcards.errors import SchemaError
 
 SCHEMA_VERSION = "0.3.0"
+NOT_REPORTED = "not_reported"
+"""In ``source_metadata.additional_details``: the required keys that an importer had to fill without being told."""
+
 _KNOWN = re.compile(r"0\.(?:2\.\d+|3\.0)")
 
 Number = StrictInt | StrictFloat
@@ -63,6 +64,7 @@ class SourceMetadata(_Open):
     source_type: Literal["documentation", "evaluation_run"]
     source_organization_name: StrictStr | None
     evaluator_relationship: Literal["first_party", "third_party", "collaborative", "other"] | None
+    additional_details: dict[str, Any] | None = None
 
 
 class ModelInfo(_Open):
@@ -85,7 +87,8 @@ class SourceData(_Open):
     """The data set."""
 
     dataset_name: StrictStr
-    source_type: StrictStr | None = None
+    source_type: StrictStr
+    hf_split: StrictStr | None = None
 
 
 class MetricConfig(_Open):
@@ -98,6 +101,7 @@ class MetricConfig(_Open):
     score_type: Literal["binary", "continuous", "levels"] | None = None
     min_score: Bound = None
     max_score: Bound = None
+    additional_details: dict[str, Any] | None = None
 
 
 class ScoreDetails(_Open):
@@ -294,98 +298,17 @@ def read_log(document: Any, path: str = "<record>") -> EvalLog:
         faults = list(_describe(error))
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise SchemaError(path, f"{faults[0].path}: {faults[0].message}{more}") from error
-    if log.eval_library is None:
-        if not str(version).startswith("0.2"):
-            raise SchemaError(path, "eval_library: required, but missing")
-        issues.append(Issue("notice", "eval_library", "not reported"))
+    for key, value in (
+        ("eval_library", log.eval_library),
+        ("model_info.additional_details", log.model_info.additional_details),
+    ):
+        if value is None:
+            # The first records of 0.2 were written before these were required.
+            if not str(version).startswith("0.2"):
+                raise SchemaError(path, f"{key}: required, but missing")
+            issues.append(Issue("notice", key, "not reported"))
     log._document, log._issues = document, tuple(issues)
     return log
-
-
-def timestamp(text: str | None) -> tuple[datetime.datetime | None, bool]:
-    """Read a time: Unix seconds as text, or ISO 8601; a time without zone is UTC, never the host's.
-
-    Returns
-    -------
-    tuple
-        The time in UTC, or None if it is none, and whether the zone was missing.
-    """
-    if not text:
-        return None, False
-    try:
-        return datetime.datetime.fromtimestamp(float(text), datetime.UTC), False
-    except (ValueError, OverflowError, OSError):
-        pass
-    try:
-        found = datetime.datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None, False
-    if found.tzinfo is None:
-        return found.replace(tzinfo=datetime.UTC), True
-    return found.astimezone(datetime.UTC), False
-
-
-def _bounds(metric: MetricConfig) -> tuple[float, float]:
-    low = -math.inf if metric.min_score in (None, "-Infinity") else float(metric.min_score)
-    high = math.inf if metric.max_score in (None, "Infinity") else float(metric.max_score)
-    return low, high
-
-
-def result_issues(result: EvalResult, place: str) -> Iterator[Issue]:
-    """Yield what a result's values say against each other; it is kept as it is, never rescaled."""
-    metric, score = result.metric_config, float(result.score_details.score)
-    low, high = _bounds(metric)
-    where = f"{place}.score_details.score"
-    proportion = metric.metric_unit == "proportion" or (low, high) == (0.0, 1.0)
-    if low > high:
-        yield Issue("warning", f"{place}.metric_config", f"min_score {low:g} over max_score {high:g}")
-    elif proportion and 1 < score <= 100:
-        yield Issue("warning", where, f"{score:g}: percent under proportion bounds")
-    elif not low <= score <= high or (metric.metric_unit == "proportion" and not 0 <= score <= 1):
-        yield Issue("warning", where, f"{score:g}: outside the metric's bounds")
-    elif metric.metric_unit == "percent" and not 0 <= score <= 100:
-        yield Issue("warning", where, f"{score:g}: not a percentage between 0 and 100")
-    if metric.score_type == "continuous" and (metric.min_score is None or metric.max_score is None):
-        yield Issue("warning", f"{place}.metric_config", "a continuous score without min_score and max_score")
-    error = standard_error(result)
-    if error is not None and error < 0:
-        yield Issue("warning", f"{place}.score_details.uncertainty", f"standard error {error:g} is negative")
-
-
-def standard_error(result: EvalResult) -> float | None:
-    """Return the reported standard error of a result, if it is a number."""
-    uncertainty = result.score_details.uncertainty or {}
-    value = uncertainty.get("standard_error")
-    value = value.get("value") if isinstance(value, dict) else value
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if good else None
-
-
-def log_issues(log: EvalLog) -> Iterator[Issue]:
-    """Yield what is strange in a log apart from its single results: its times, repeated result ids."""
-    for key in ("evaluation_timestamp", "retrieved_timestamp"):
-        text = log.document.get(key)
-        if text is None:
-            continue
-        found, naive = timestamp(str(text))
-        if naive:
-            yield Issue("notice", key, f"{text}: no time zone, read as UTC")
-        elif found is None:
-            yield Issue("warning", key, f"{str(text)[:40]!r} is not a time")
-    seen: set[str] = set()
-    for index, result in enumerate(log.evaluation_results):
-        own = (result.model_extra or {}).get("evaluation_result_id")
-        if isinstance(own, str):
-            if own in seen:
-                yield Issue("warning", f"evaluation_results[{index}].evaluation_result_id", f"{own!r} occurs twice")
-            seen.add(own)
-
-
-def semantic_issues(log: EvalLog) -> Iterator[Issue]:
-    """Yield everything that is well-formed but strange in a log."""
-    yield from log_issues(log)
-    for index, result in enumerate(log.evaluation_results):
-        yield from result_issues(result, f"evaluation_results[{index}]")
 
 
 def validate(obj: Any, semantic: bool = True) -> list[Issue]:
@@ -408,9 +331,9 @@ def validate(obj: Any, semantic: bool = True) -> list[Issue]:
     SchemaError
         A path whose file is no JSON.
     """
-    if isinstance(obj, (str, Path)):
-        from evalcards import strict_json
+    from evalcards import semantics, strict_json
 
+    if isinstance(obj, (str, Path)):
         obj = strict_json.read(Path(obj))
     try:
         log = read_log(obj)
@@ -419,4 +342,4 @@ def validate(obj: Any, semantic: bool = True) -> list[Issue]:
         if isinstance(cause, ValidationError):
             return list(_describe(cause))
         return [Issue("error", "", error.reason)]
-    return [*log.issues, *(semantic_issues(log) if semantic else ())]
+    return [*log.issues, *(semantics.semantic_issues(log) if semantic else ())]

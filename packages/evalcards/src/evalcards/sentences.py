@@ -109,8 +109,9 @@ def comparability(summary: dict[str, Any]) -> str:
         return "No score can be checked against another one: each is reported once, or with the same settings."
     parts = []
     if variant["of"]:
+        moves = "changes" if variant["count"] == 1 else "change"
         checked = _many(variant["of"], "triple")
-        parts.append(f"{variant['count']:,} of {checked} change by more than their threshold with the settings")
+        parts.append(f"{variant['count']:,} of {checked} {moves} by more than the threshold with the settings")
     if cross["of"]:
         parts.append(f"{cross['count']:,} of {_many(cross['of'], 'triple')} with the organisation that measured")
     return "; ".join(parts) + "."

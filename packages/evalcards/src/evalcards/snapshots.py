@@ -52,7 +52,16 @@ def take(store: Store, name: str) -> dict[str, Any]:
         raise SnapshotExists(f"snapshot {name!r} exists", hint="snapshots never change; choose another name")
     summary = rollup(store)["overall"]
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    store.write_snapshot(name, created, json.dumps(summary))
+    with store.transaction() as connection:
+        connection.execute("INSERT INTO snapshots VALUES (?, ?, ?)", [name, created, json.dumps(summary)])
+        connection.execute(
+            "INSERT INTO snapshot_rows SELECT ?, row_id, link, score FROM results JOIN groups USING (group_id)", [name]
+        )
+        connection.execute(
+            """INSERT INTO snapshot_groups SELECT ?, link, model_id, benchmark, path, metric, n_rows, n_parties,
+            has_variant_divergence, has_cross_party_divergence FROM group_signals JOIN groups USING (group_id)""",
+            [name],
+        )
     return {"name": name, "created": created, "rows": summary["rows"], "triples": summary["triples"]}
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
-from evalcards import warehouse
-from evalcards.errors import ImportFailure, InputError, UnknownModel
-from evalcards.identity import ModelIndex, near_names, route_id, slug
+from evalcards import lookup, warehouse
+from evalcards.errors import ImportFailure, InputError
+from evalcards.hierarchy import BenchmarkIndex
+from evalcards.identity import ModelIndex, slug
+from evalcards.parquet_export import export_parquet
+from evalcards.readonly import run_query
 from evalcards.rows import Codes, Encoder, log_id
 from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
 from evalcards.signals.completeness import Completeness, Field, completeness
-from evalcards.tables import TABLES, insert, instance_line
-
-EXPORTED = ("logs", "results", "groups", "cards", "models", "row_signals", "group_signals", "settings", "organisations")
-"""The tables that `Store.export` writes."""
+from evalcards.tables import insert, instance_line, prepare, write_batch
 
 SIGNAL_VERSION = "1.0"
 
@@ -64,13 +65,13 @@ class Store:
             self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
             # DuckDB would draw it on stdout, which carries the answer.
             self._connection.execute("SET enable_progress_bar = false")
-            if not read_only:
-                for statement in TABLES:
-                    self._connection.execute(statement)
+            prepare(self._connection, str(path), new=not read_only)
             self._load()
         except duckdb.Error as error:
             first = str(error).splitlines()[0]
-            raise InputError(f"cannot open the store {path}: {first}", hint="name a file made by evalcards") from error
+            locked = "lock" in first.lower()
+            hint = "stop the evalcards that uses it" if locked else "name a file made by evalcards"
+            raise InputError(f"cannot open the store {path}: {first}", hint=hint) from error
 
     def __enter__(self) -> Store:
         return self
@@ -81,6 +82,17 @@ class Store:
     def close(self) -> None:
         """Release the file."""
         self._connection.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[duckdb.DuckDBPyConnection]:
+        """Give the connection for changes of which all are made, or after an error none."""
+        self._connection.begin()
+        try:
+            yield self._connection
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Return a connection of its own for a thread."""
@@ -114,6 +126,16 @@ class Store:
         )
         self._benchmark_signals: dict[str, Completeness] | None = None
 
+    @property
+    def models(self) -> ModelIndex:
+        """The registered models, by which names are resolved."""
+        return self._encoder.models
+
+    @property
+    def benchmarks(self) -> BenchmarkIndex:
+        """The benchmarks' names, as their cards claim them."""
+        return self._encoder.benchmarks
+
     def add(
         self,
         logs: Iterable[EvalLog],
@@ -122,6 +144,7 @@ class Store:
         instances: Mapping[str, list[dict[str, Any]]] | None = None,
         ledger: Iterable[tuple[str, str, str, int, int, int]] = (),
         origins: Mapping[str, str] | None = None,
+        renewed: Iterable[str] = (),
     ) -> Added:
         """Add logs in one transaction: all of them, or after an error none.
 
@@ -137,6 +160,8 @@ class Store:
             (file hash, path, format, logs, rows, failed) of each file that is now done.
         origins
             Evaluation id to the file it came from.
+        renewed
+            Files, or folders, that are read again: what the failure report says of them goes.
 
         Returns
         -------
@@ -144,9 +169,8 @@ class Store:
         """
         chosen = list(logs)
         identities = [log_id(log.document) for log in chosen]
-        known = {
-            name for (name,) in self.fetch("SELECT log_id FROM logs WHERE log_id IN (SELECT unnest(?))", [identities])
-        } if identities else set()  # fmt: skip
+        query = "SELECT log_id FROM logs WHERE log_id IN (SELECT unnest(?))"
+        known = {found for (found,) in self.fetch(query, [identities])} if identities else set()
         encoder = self._encoder
         encoder.start()
         rows = duplicates = 0
@@ -158,30 +182,20 @@ class Store:
             known.add(identity)
             added[log.evaluation_id] = identity
             rows += encoder.add(log, identity, (origins or {}).get(log.evaluation_id, ""))
-        connection = self._connection
-        connection.begin()
         try:
-            self._write_batch(encoder)
-            self._write_instances(instances or {}, added)
-            insert(connection, "failures", [(f.path, f.where, f.reason, f.rows) for f in failures])
-            insert(connection, "ledger", list(ledger))
-            if rows:
-                self._mark_changed()
-            connection.commit()
+            with self.transaction() as connection:
+                write_batch(connection, encoder)
+                self._write_instances(instances or {}, added)
+                for path in renewed:
+                    connection.execute("DELETE FROM failures WHERE path = $1 OR starts_with(path, $1 || '/')", [path])
+                insert(connection, "failures", [(f.path, f.where, f.reason, f.rows) for f in failures])
+                insert(connection, "ledger", list(ledger))
+                if rows:
+                    self._mark_changed()
         except BaseException:
-            connection.rollback()
             self._load()
             raise
         return Added(len(added), rows, duplicates)
-
-    def _write_batch(self, encoder: Encoder) -> None:
-        for name, table in encoder.tables().items():
-            if table.num_rows:
-                self._connection.register("incoming", table)
-                self._connection.execute(f"INSERT INTO {name} SELECT * FROM incoming")
-                self._connection.unregister("incoming")
-        for name, codes in (("settings", encoder.settings), ("organisations", encoder.organisations)):
-            insert(self._connection, name, codes.take_new())
 
     def _write_instances(self, instances: Mapping[str, list[dict[str, Any]]], added: Mapping[str, str]) -> None:
         for evaluation, samples in instances.items():
@@ -189,7 +203,8 @@ class Store:
             if identity is None:
                 found = self.fetch("SELECT log_id FROM logs WHERE evaluation_id = ?", [evaluation])
                 identity = found[0][0] if found else evaluation
-            insert(self._connection, "instances", [instance_line(identity, sample) for sample in samples])
+            lines = [instance_line(identity, sample) for sample in samples]
+            insert(self._connection, "instances", lines, verb="INSERT OR IGNORE")
 
     def _mark_changed(self) -> None:
         self._connection.execute("DELETE FROM meta WHERE key = 'signals'")
@@ -197,8 +212,8 @@ class Store:
 
     def done(self, hashes: Iterable[str]) -> set[str]:
         """Return which of the files, by hash, an earlier import has finished."""
-        return {h for (h,) in self.fetch("SELECT file_hash FROM ledger WHERE file_hash IN (SELECT unnest(?))",
-                                        [list(hashes)])}  # fmt: skip
+        query = "SELECT file_hash FROM ledger WHERE file_hash IN (SELECT unnest(?))"
+        return {found for (found,) in self.fetch(query, [list(hashes)])}
 
     def add_cards(self, cards: Iterable[BenchmarkCard]) -> None:
         """Add or replace benchmark cards and put all rows where the cards' aliases say they belong."""
@@ -218,39 +233,28 @@ class Store:
     ) -> None:
         if not lines:
             return
-        self._connection.begin()
-        try:
-            for name, line in ((table, lines), ("aliases", aliases or [])):
-                column = key if name == table else "alias"
-                self._connection.executemany(
-                    f"DELETE FROM {name} WHERE {column} = ?", [(x[0],) for x in line]
-                ) if line else None
-                insert(self._connection, name, list({x[0]: x for x in line}.values()))
+        with self.transaction() as connection:
+            for name, column, changed in ((table, key, lines), ("aliases", "alias", aliases or [])):
+                if changed:
+                    connection.executemany(f"DELETE FROM {name} WHERE {column} = ?", [(line[0],) for line in changed])
+                    insert(connection, name, list({line[0]: line for line in changed}.values()))
             self._mark_changed()
-            self._connection.commit()
-        except BaseException:
-            self._connection.rollback()
-            raise
         self._load()
         if self.fetch("SELECT 1 FROM logs LIMIT 1"):
             self._rebuild()
 
     def _rebuild(self) -> None:
         """Encode all logs again from their documents: names may resolve elsewhere now."""
-        connection, old = self._connection, self._encoder
+        old = self._encoder
         stored = self.fetch("SELECT log_id, document, origin FROM logs ORDER BY rowid")
         encoder = Encoder(old.models, self.cards, old.settings, old.organisations, {})
         for identity, text, origin in stored:
             encoder.add(read_log(json.loads(text)), identity, origin)
-        connection.begin()
         try:
-            for table in ("results", "groups", "logs"):
-                connection.execute(f"TRUNCATE {table}")
-            self._write_batch(encoder)
-            connection.commit()
-        except BaseException:
-            connection.rollback()
-            raise
+            with self.transaction() as connection:
+                for table in ("results", "groups", "logs"):
+                    connection.execute(f"TRUNCATE {table}")
+                write_batch(connection, encoder)
         finally:
             self._load()
 
@@ -260,7 +264,7 @@ class Store:
         Parameters
         ----------
         profile
-            Reproducibility profile ``paper``, ``paper-h1`` or ``spec4``.
+            Reproducibility profile ``paper``, ``paper-h1``, ``spec4`` or ``slots``.
         factor
             Multiplies all thresholds.
         """
@@ -291,30 +295,11 @@ class Store:
     def completeness(self) -> dict[str, Completeness]:
         """Return the completeness of every benchmark that has a card or a result, by its slug."""
         if self._benchmark_signals is None:
-            records = self._benchmark_records()
+            records = lookup.benchmark_records(self)
             self._benchmark_signals = {
                 name: completeness(record, self._fields, self._strict_empty) for name, record in records.items()
             }
         return self._benchmark_signals
-
-    def _benchmark_records(self) -> dict[str, dict[str, Any]]:
-        """Join each benchmark's card with what its results' sources state: an item counts if any source states it.
-
-        Of several statements the greatest text is taken: it is never the empty one, whatever the order of import.
-        """
-        sources = self.fetch(
-            """SELECT benchmark, max(source_kind), max(organisation_name), max(organisation_url), max(relationship)
-            FROM results JOIN groups USING (group_id) JOIN logs USING (log_id) GROUP BY benchmark
-            ORDER BY benchmark"""
-        )
-        keys = ("source_type", "source_organization_name", "source_organization_url", "evaluator_relationship")
-        records: dict[str, dict[str, Any]] = {name: {} for name in self.cards}
-        for name, *values in sources:
-            records.setdefault(name, {})["eee"] = {"source_metadata": dict(zip(keys, values, strict=True))}
-        for name, card in self.cards.items():
-            document = card.model_dump(exclude_unset=True)
-            records[name] |= {"benchmark_card": document, "evalcards": document.get("evalcards")}
-        return records
 
     def triples(self, model: str | None = None, benchmark: str | None = None) -> list[Triple]:
         """Return result triples with how many rows report each.
@@ -332,31 +317,13 @@ class Store:
         )
         return [Triple(*line) for line in found]
 
-    def group_rows(self, group_id: int) -> list[dict[str, Any]]:
-        """Return the rows of one triple in the form that `evalcards.signals` takes."""
-        lines = self.fetch(
-            """SELECT row_id, evaluation_id, score, args, organisation_name, relationship, unit, min_score, max_score
-            FROM results JOIN logs USING (log_id, evaluation_id) WHERE group_id = ? ORDER BY row_id""",
-            [group_id],
-        )
-        return [
-            {
-                "row_id": row,
-                "evaluation_id": evaluation,
-                "score": score,
-                "generation_args": json.loads(arguments),
-                "source_metadata": {"source_organization_name": name, "evaluator_relationship": relationship},
-                "metric_config": {"metric_unit": unit, "min_score": low, "max_score": high},
-            }
-            for row, evaluation, score, arguments, name, relationship, unit, low, high in lines
-        ]
-
     def logs(self, model: str | None = None) -> list[dict[str, Any]]:
         """Return the documents of all logs, or of one model's, as they were imported."""
-        where = "" if model is None else (
-            "WHERE log_id IN (SELECT log_id FROM results JOIN groups USING (group_id) WHERE model_id = ?)"
-        )  # fmt: skip
-        found = self.fetch(f"SELECT document FROM logs {where} ORDER BY log_id", [] if model is None else [model])
+        found = self.fetch(
+            """SELECT document FROM logs WHERE $model IS NULL OR log_id IN
+            (SELECT log_id FROM results JOIN groups USING (group_id) WHERE model_id = $model) ORDER BY log_id""",
+            {"model": model},
+        )
         return [json.loads(text) for (text,) in found]
 
     def find_model(self, name: str) -> str:
@@ -367,16 +334,7 @@ class Store:
         UnknownModel
             No result is of this model; the hint names near ones.
         """
-        canonical, _ = self._encoder.models.resolve(name)
-        if self.fetch("SELECT 1 FROM groups WHERE model_id = ? LIMIT 1", [canonical]):
-            return canonical
-        known = [m for (m,) in self.fetch("SELECT DISTINCT model_id FROM groups ORDER BY 1")]
-        by_route = {route_id(model): model for model in known}
-        if name in by_route:
-            return by_route[name]
-        near = near_names(name, known)
-        hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the models"
-        raise UnknownModel(f"no results of a model {name!r}", hint)
+        return lookup.find_model(self, name)
 
     def model_meta(self, model: str) -> ModelMeta | None:
         """Return what is registered of a model, by its canonical id."""
@@ -396,14 +354,7 @@ class Store:
         UnknownModel
             There is neither; the hint names near ones.
         """
-        found = self._encoder.benchmarks.find(name)
-        key = slug(found[0]) if found else slug(name)
-        if key in self.cards or self.fetch("SELECT 1 FROM groups WHERE benchmark = ? LIMIT 1", [key]):
-            return key
-        known = {b for (b,) in self.fetch("SELECT DISTINCT benchmark FROM groups")} | set(self.cards)
-        near = near_names(name, sorted(known))
-        hint = f"did you mean {', '.join(near)}?" if near else "evalcards monitor lists the benchmarks"
-        raise UnknownModel(f"no results of a benchmark {name!r}", hint)
+        return lookup.find_benchmark(self, name)
 
     def benchmark(self, name: str) -> dict[str, Any]:
         """Return what is stored of a benchmark: ``id``, ``card`` (or None), ``triples``; see `find_benchmark`."""
@@ -416,65 +367,32 @@ class Store:
 
         return snapshots.take(self, name)
 
-    def write_snapshot(self, name: str, created: str, summary: str) -> None:
-        """Copy rows and signals under a snapshot's name, in one transaction."""
-        self._connection.begin()
-        try:
-            self._connection.execute("INSERT INTO snapshots VALUES (?, ?, ?)", [name, created, summary])
-            self._connection.execute(
-                "INSERT INTO snapshot_rows SELECT ?, row_id, link, score FROM results JOIN groups USING (group_id)",
-                [name],
-            )
-            self._connection.execute(
-                """INSERT INTO snapshot_groups SELECT ?, link, model_id, benchmark, path, metric, n_rows, n_parties,
-                has_variant_divergence, has_cross_party_divergence FROM group_signals JOIN groups USING (group_id)""",
-                [name],
-            )
-            self._connection.commit()
-        except BaseException:
-            self._connection.rollback()
-            raise
-
     def query(self, sql: str) -> pa.Table:
-        """Run a SELECT of the user's, which cannot change the store.
+        """Run a SELECT of the user's on a connection of its own, which can change nothing and sees only the tables.
 
         Raises
         ------
         InputError
             The text is no single SELECT, or DuckDB refuses it.
         """
-        cursor = self._connection.cursor()
-        try:
-            statements = cursor.extract_statements(sql)
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise InputError("a query must be one SELECT", hint="the store is read-only here")
-            cursor.execute("BEGIN TRANSACTION READ ONLY")
-            try:
-                return cursor.sql(sql).to_arrow_table()
-            finally:
-                cursor.execute("ROLLBACK")
-        except duckdb.Error as error:
-            raise InputError(f"query: {' '.join(str(error).split())[:200]}") from error
+        return run_query(self.cursor(), sql)
 
-    def export(self, folder: str | os.PathLike[str], *, force: bool = False) -> list[Path]:
+    def export(self, folder: str | os.PathLike[str], *, parts: int | None = None, force: bool = False) -> list[Path]:
         """Write the tables as Parquet files into ``folder``, each whole or not at all.
+
+        Parameters
+        ----------
+        folder
+            Where to.
+        parts
+            Split the tables of results and signals into so many ``table/part=N`` folders, by triple.
+        force
+            Replace files that are there.
 
         Raises
         ------
         InputError
             A file is there already and ``force`` is false.
         """
-        from papers_shared.artifacts import atomic_path
-
         self.signals()
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        written = []
-        for table in EXPORTED:
-            path = target / f"{table}.parquet"
-            with atomic_path(path, force=force) as temporary:
-                self._connection.execute(
-                    f"COPY {table} TO '{str(temporary).replace(chr(39), chr(39) * 2)}' (FORMAT parquet)"
-                )
-            written.append(path)
-        return written
+        return export_parquet(self, folder, parts=parts, force=force)

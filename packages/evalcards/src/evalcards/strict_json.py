@@ -74,7 +74,7 @@ def loads(text: str | bytes, path: str = "<text>", *, constants: bool = False) -
             column = error.start - (text.rfind(b"\n", 0, error.start) + 1) + 1
             raise SchemaError(path, "not UTF-8", line, column, "save it as UTF-8") from error
     try:
-        return (_LENIENT if constants else _STRICT).decode(text)
+        found = (_LENIENT if constants else _STRICT).decode(text)
     except json.JSONDecodeError as error:
         raise SchemaError(path, f"not JSON: {error.msg}", error.lineno, error.colno) from error
     except _Constant as error:
@@ -88,6 +88,19 @@ def loads(text: str | bytes, path: str = "<text>", *, constants: bool = False) -
         raise SchemaError(path, f"key {key} occurs twice in one object", line, column) from error
     except RecursionError as error:
         raise SchemaError(path, "nested too deeply") from error
+    except ValueError as error:  # Python reads no integer of more than some thousand digits
+        raise SchemaError(path, "an integer has too many digits") from error
+    if "\\ud" in text or "\\uD" in text:
+        _refuse_surrogates(found, path)
+    return found
+
+
+def _refuse_surrogates(found: Any, path: str) -> None:
+    """Refuse half of a character, which an escape can spell but no encoding can write."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise SchemaError(path, f"a lone surrogate \\u{ord(error.object[error.start]):04x} is no character") from error
 
 
 def read(path: Path, *, max_bytes: int = MAX_BYTES, constants: bool = False) -> Any:
@@ -153,133 +166,3 @@ def _first_duplicate(text: str) -> tuple[str, int]:
         pending = (token, offset) if token.startswith('"') and previous in "{," else pending
         previous = token
     raise AssertionError("no repeated key")
-
-
-def stream_members(path: Path, wanted: set[str], *, max_bytes: int, chunk: int = 1 << 20) -> dict[str, Any]:
-    """Read some members of a JSON object without holding the rest: for logs whose samples are gigabytes.
-
-    Parameters
-    ----------
-    path
-        The file; its top level is an object.
-    wanted
-        The keys to parse.
-    max_bytes
-        The most that one wanted member may take.
-    chunk
-        Bytes read at a time.
-
-    Returns
-    -------
-    dict
-        The wanted members that are there; NaN and infinities are accepted.
-
-    Raises
-    ------
-    SchemaError
-        Not an object, cut short, or a wanted member over ``max_bytes``.
-    """
-    reader = _MemberReader(str(path), wanted, max_bytes)
-    try:
-        with path.open("r", encoding="utf-8-sig", newline="") as file:
-            while text := file.read(chunk):
-                reader.feed(text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SchemaError(str(path), f"cannot be read: {error}") from error
-    return reader.close()
-
-
-class _MemberReader:
-    """A machine over chunks of text that follows strings and nesting and keeps only the wanted members' text.
-
-    Inside a member only quotes and brackets matter; commas and colons do where the members themselves are.
-    """
-
-    _DEEP = re.compile(r'["{}\[\]]')
-    _TOP = re.compile(r'["{}\[\],:]')
-    _STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-
-    def __init__(self, path: str, wanted: set[str], max_bytes: int) -> None:
-        self.path, self.wanted, self.max_bytes = path, wanted, max_bytes
-        self.depth = 0
-        self.in_string = self.escaped = False
-        self.key: str | None = None
-        self.parts: list[str] = []
-        self.size = 0
-        self.found: dict[str, Any] = {}
-        self.started = self.ended = False
-
-    def _keep(self, text: str) -> None:
-        """Keep a stretch of the present key or wanted value."""
-        if text and self.depth and (self.key is None or self.key in self.wanted):
-            self.size += len(text)
-            if self.size > self.max_bytes:
-                raise too_large(f"{self.path}, {self.key or 'a key'}", self.size, self.max_bytes)
-            self.parts.append(text)
-
-    def _take(self) -> str:
-        text = "".join(self.parts)
-        self.parts, self.size = [], 0
-        return text
-
-    def _finish_member(self) -> None:
-        text = self._take()
-        if self.key is not None and self.key in self.wanted:
-            self.found[self.key] = loads(text, f"{self.path}, {self.key}", constants=True)
-        self.key = None
-
-    def feed(self, text: str) -> None:
-        """Follow one more piece of the file."""
-        if not self.started:
-            text = text.lstrip()
-            if text and not text.startswith("{"):
-                raise SchemaError(self.path, "not a JSON object", 1, 1)
-            self.started = bool(text)
-        kept = position = 0
-        if self.escaped and text:
-            position, self.escaped = 1, False
-        while True:
-            if self.in_string:
-                position = self._STRING.match(text, position).end()  # ty: ignore[missing-union-attribute]
-                if position >= len(text):
-                    break
-                if text[position] == "\\":  # the escaped character is in the next piece
-                    self.escaped = True
-                    break
-                position, self.in_string = position + 1, False
-            match = (self._DEEP if self.depth > 1 else self._TOP).search(text, position)
-            if match is None:
-                break
-            position = match.end()
-            kept = self._structure(match.group(), text, kept, position)
-        self._keep(text[kept:])
-
-    def _structure(self, mark: str, text: str, kept: int, position: int) -> int:
-        """Follow a mark outside strings; return up to where the text is dealt with."""
-        if mark == '"':
-            self.in_string = True
-        elif mark in "{[":
-            self.depth += 1
-            return position if self.depth == 1 else kept
-        elif mark in "}]":
-            if self.depth == 1:
-                self._keep(text[kept : position - 1])
-                self._finish_member()
-                self.ended = True
-                kept = position
-            self.depth -= 1
-        elif self.depth == 1 and mark == ":" and self.key is None:
-            self._keep(text[kept : position - 1])
-            self.key = loads(self._take(), f"{self.path}, a key")
-            return position
-        elif self.depth == 1 and mark == ",":
-            self._keep(text[kept : position - 1])
-            self._finish_member()
-            return position
-        return kept
-
-    def close(self) -> dict[str, Any]:
-        """Return what was found, after making sure that the object ended."""
-        if not self.ended:
-            raise SchemaError(self.path, "not JSON: the file is cut short")
-        return self.found

@@ -10,7 +10,6 @@ from evalcards import warehouse
 from evalcards.errors import UnknownModel
 from evalcards.identity import parse_model, route_id
 from evalcards.signals.provenance import SOURCE_TYPES
-from evalcards.signals.reproducibility import PROFILES
 from evalcards.signals.risk import OTHER, RISK_DOMAINS, risk_domains
 from evalcards.signals.rollup import rate
 from evalcards.signals.slots import SLOTS
@@ -24,7 +23,7 @@ _RESULTS = """
 SELECT r.row_id, r.group_id, g.link, g.model_id, g.benchmark, g.benchmark_name, g.slice_name, g.split, g.protocol_name,
        g.metric_name, g.category, g.path, g.metric, r.score, r.unit, r.min_score, r.max_score, r.lower_is_better,
        r.standard_error, r.samples, r.source_type, r.flags, r.slots, r.slots_disclosed, r.slots_applicable, r.args,
-       r.agentic, s.missing, s.has_reproducibility_gap, s.is_multi_source, s.first_party_only, s.n_parties,
+       r.agentic, s.missing, s.required, s.has_reproducibility_gap, s.is_multi_source, s.first_party_only, s.n_parties,
        q.variant_eligible, q.has_variant_divergence, q.variant_spread, q.variant_differs, q.cross_eligible,
        q.has_cross_party_divergence, q.cross_spread, q.cross_differs, q.threshold, q.threshold_basis,
        q.score_scale_anomaly, q.n_rows, l.organisation_name, l.library, l.library_version, l.evaluated, l.evaluation_id
@@ -52,11 +51,9 @@ def result_rows(store: Store, where: str, values: list[Any]) -> list[dict[str, A
         ORDER BY g.benchmark_name, g.path, g.metric, g.model_id, l.organisation_name, r.row_id""",
         values,
     )
-    base = PROFILES[profile]
     for row in rows:
-        missing, agentic = row["missing"], row["agentic"]
-        row["missing_fields"] = warehouse.missing_of(missing, agentic, profile) if missing else ()
-        row["required"] = len(base[0]) + (len(base[1]) if agentic else 0)
+        row["missing_fields"] = warehouse.named(row["missing"], profile)
+        row["required_fields"] = warehouse.named(row["required"], profile)
         row["variant_fields"] = warehouse.fields_of(row["variant_differs"])
         row["cross_fields"] = warehouse.fields_of(row["cross_differs"])
     return rows
@@ -65,10 +62,8 @@ def result_rows(store: Store, where: str, values: list[Any]) -> list[dict[str, A
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Sum the signals of some rows: each rate with what it is made of."""
     groups = {row["group_id"]: row for row in rows}
-    missing: dict[str, int] = {}
-    for row in rows:
-        for field in row["missing_fields"]:
-            missing[field] = missing.get(field, 0) + 1
+    missing = collections.Counter(field for row in rows for field in row["missing_fields"])
+    asked = collections.Counter(field for row in rows for field in row["required_fields"])
     variant = [row for row in groups.values() if row["variant_eligible"]]
     cross = [row for row in groups.values() if row["cross_eligible"]]
     first_only: dict[int, bool] = {}
@@ -81,7 +76,7 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "models": len({row["model_id"] for row in rows}),
         "organisations": len({row["organisation_name"] for row in rows if row["organisation_name"]}),
         "gap": rate(sum(row["has_reproducibility_gap"] for row in rows), len(rows)),
-        "missing": {field: rate(count, len(rows)) for field, count in sorted(missing.items(), key=lambda x: -x[1])},
+        "missing": {field: rate(count, asked[field]) for field, count in missing.most_common()},
         "slots": (sum(row["slots_disclosed"] for row in rows), sum(row["slots_applicable"] for row in rows)),
         "source_types": {
             kind: rate(sum(row["source_type"] == kind for row in rows), len(rows)) for kind in SOURCE_TYPES
@@ -272,9 +267,28 @@ def row_view(store: Store, row_id: str) -> dict[str, Any]:
         "origin": origin,
         "reported_model": raw,
         "issues": told,
-        "samples": [s | {"document": json.loads(s["document"])} for s in samples],
+        "samples": [_sample(line) for line in samples],
         "sample_count": count,
         "settings": store.signals_settings(),
+    }
+
+
+def _sample(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a sample as texts, whatever its source wrote in their places."""
+    record = json.loads(line["document"])
+    given, output = record.get("input"), record.get("output")
+
+    def texts(value: Any) -> list[str]:
+        return [v if isinstance(v, str) else json.dumps(v) for v in (value if isinstance(value, list) else [value])]
+
+    asked = given if isinstance(given, dict) else {"raw": given}
+    answered = output if isinstance(output, dict) else {"raw": output}
+    return {
+        "sample_id": line["sample_id"],
+        "score": line["score"],
+        "input": " ".join(texts(asked.get("raw") or "")),
+        "reference": ", ".join(texts(asked.get("reference") or [])),
+        "output": " ".join(texts(answered.get("raw") or [])),
     }
 
 

@@ -10,11 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from evalcards.signals.comparability import SETUP_FIELDS, SLACK, threshold
-from evalcards.signals.reproducibility import BIT, required_fields
+from evalcards.signals.reproducibility import BIT, PROFILES, required_fields
+from evalcards.signals.slots import SLOTS
+from papers_shared.errors import InputError
 
+BY_SLOTS = "slots"
+"""The profile that asks for decisions instead of fields."""
 
-def _mask(fields: tuple[str, ...]) -> int:
-    return sum(BIT[field] for field in fields)
+PROFILE_NAMES = (*PROFILES, BY_SLOTS)
+"""All profiles that a store's signals can be computed with."""
+
+SLOT_BIT = {slot: 1 << position for position, slot in enumerate(SLOTS)}
+"""Slot to its bit in ``row_signals.missing`` under the profile `BY_SLOTS`."""
 
 
 def _differs(prefix: str, table: str) -> str:
@@ -93,13 +100,34 @@ FROM joined
 
 _ROW_SIGNALS = """
 CREATE OR REPLACE TABLE row_signals AS
-SELECT row_id, results.group_id, agentic,
-       ((CASE WHEN agentic THEN $agentic ELSE $plain END) & ~populated)::INTEGER AS missing,
-       bit_count(CASE WHEN agentic THEN $agentic ELSE $plain END)::INTEGER AS required_field_count,
+SELECT row_id, results.group_id, agentic, ({required})::INTEGER AS required,
+       ({missing})::INTEGER AS missing, bit_count(required)::INTEGER AS required_field_count,
        missing <> 0 AS has_reproducibility_gap,
        source_type, is_multi_source, source_type = 'first_party' AND n_parties = 1 AS first_party_only, n_parties
 FROM results JOIN group_signals USING (group_id)
 """
+
+
+def _slot_bits(states: str) -> str:
+    """SQL for a bit set of the slots that are in one of some states."""
+    places = enumerate(SLOT_BIT.values(), start=1)
+    return " | ".join(f"(CASE WHEN slots[{i}] IN ({states}) THEN {bit} ELSE 0 END)" for i, bit in places)
+
+
+def _asked(profile: str) -> tuple[str, str]:
+    """SQL for the bit sets of what a row has to report, and of what of it is missing.
+
+    Raises
+    ------
+    InputError
+        No such profile.
+    """
+    if profile not in PROFILE_NAMES:
+        raise InputError(f"no reproducibility profile {profile!r}", hint=f"choose one of {', '.join(PROFILE_NAMES)}")
+    if profile == BY_SLOTS:
+        return _slot_bits("'m', 'd'"), _slot_bits("'m'")
+    plain, agentic = (sum(BIT[field] for field in required_fields(kind, profile)) for kind in (False, True))
+    return f"CASE WHEN agentic THEN {agentic} ELSE {plain} END", "required & ~populated"
 
 
 def compute(connection: Any, *, profile: str = "paper", factor: float = 1.0) -> None:
@@ -110,7 +138,7 @@ def compute(connection: Any, *, profile: str = "paper", factor: float = 1.0) -> 
     connection
         DuckDB, with the store's tables.
     profile
-        Reproducibility profile ``paper``, ``paper-h1`` or ``spec4``; slots are columns of ``results``.
+        Reproducibility profile ``paper``, ``paper-h1``, ``spec4`` or ``slots``.
     factor
         Multiplies all thresholds.
 
@@ -119,6 +147,7 @@ def compute(connection: Any, *, profile: str = "paper", factor: float = 1.0) -> 
     InputError
         No such profile, or a factor that is no positive finite number.
     """
+    required, missing = _asked(profile)
     fallback, _ = threshold({}, 1.0)
     threshold({}, factor)
     connection.execute(_BASE)
@@ -126,8 +155,7 @@ def compute(connection: Any, *, profile: str = "paper", factor: float = 1.0) -> 
     connection.execute(_MEDIANS)
     connection.execute(_CROSS)
     connection.execute(_GROUP_SIGNALS, {"factor": float(factor), "fallback": fallback})
-    masks = {"plain": _mask(required_fields(False, profile)), "agentic": _mask(required_fields(True, profile))}
-    connection.execute(_ROW_SIGNALS, masks)
+    connection.execute(_ROW_SIGNALS.format(required=required, missing=missing))
 
 
 def fields_of(bits: int) -> tuple[str, ...]:
@@ -135,6 +163,13 @@ def fields_of(bits: int) -> tuple[str, ...]:
     return tuple(field for bit, field in enumerate(SETUP_FIELDS) if bits >> bit & 1)
 
 
-def missing_of(bits: int, agentic: bool, profile: str = "paper") -> tuple[str, ...]:
-    """Return the missing fields of a row, in the profile's order."""
-    return tuple(field for field in required_fields(agentic, profile) if bits & BIT[field])
+def profile_bits(profile: str) -> dict[str, int]:
+    """Return the fields, or slots, that a profile may ask for, in its order, each with its bit."""
+    if profile == BY_SLOTS:
+        return SLOT_BIT
+    return {field: BIT[field] for field in required_fields(True, profile)}
+
+
+def named(bits: int, profile: str = "paper") -> tuple[str, ...]:
+    """Return the fields, or slots, of a bit set ``required`` or ``missing``, in the profile's order."""
+    return tuple(field for field, bit in profile_bits(profile).items() if bits & bit)

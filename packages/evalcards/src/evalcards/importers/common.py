@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from evalcards.errors import ImportFailure, InputError, SchemaError
-from evalcards.schema import SCHEMA_VERSION, EvalLog, ModelMeta, read_log, timestamp
+from evalcards.schema import NOT_REPORTED, SCHEMA_VERSION, EvalLog, ModelMeta, read_log
+from evalcards.semantics import timestamp
+from evalcards.signals.comparability import number
 from evalcards.strict_json import MAX_BYTES
+
+_MOST_TEXT = 4000
+"""Characters kept of a sample's input; of each answer, half."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,14 +27,14 @@ class Options:
     model_id
         Replaces the file's own model id; both are recorded.
     organisation, relationship
-        Who ran it, and ``first_party``, ``third_party``, ``collaborative`` or ``other``; by default not reported.
+        Who ran it, and ``first_party``, ``third_party``, ``collaborative`` or ``other``; None is not reported.
     max_bytes
         The most that is read from one file, or unpacked from one member of an archive.
     """
 
     model_id: str | None = None
     organisation: str | None = None
-    relationship: str = "other"
+    relationship: str | None = None
     max_bytes: int = MAX_BYTES
 
 
@@ -93,16 +97,32 @@ def each_file(paths: Iterable[Path], read: Callable[[Path], ImportResult]) -> Im
         try:
             result.extend(read(path))
         except SchemaError as error:
-            place = "" if error.line is None else f"line {error.line}, column {error.column}"
-            result.fail(str(path), place, error.reason + (f"; {error.hint}" if error.hint else ""), rows=0)
+            refuse(result, path, error)
     return result
+
+
+def refuse(result: ImportResult, path: Path, error: SchemaError, where: str = "") -> None:
+    """Note that a file, or a place in it, cannot be read."""
+    place = where or ("" if error.line is None else f"line {error.line}, column {error.column}")
+    result.fail(str(path), place, error.reason + (f"; {error.hint}" if error.hint else ""), rows=0)
+
+
+def read_tree(path: str | Path, patterns: tuple[str, ...], read: Callable[[Path], ImportResult]) -> ImportResult:
+    """Read one file, or every file below a folder that matches one of the patterns.
+
+    Raises
+    ------
+    InputError
+        There is no such file or folder.
+    """
+    found = existing(path)
+    files = {file for pattern in patterns for file in found.rglob(pattern)} if found.is_dir() else {found}
+    return each_file(sorted(files), read)
 
 
 def finite(value: Any) -> float | int | None:
     """Return a number as it is; None for what is none: text, bool, NaN, infinities."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return value if math.isfinite(value) else None
+    return None if number(value) is None else value
 
 
 def why_not_a_score(value: Any) -> str:
@@ -112,6 +132,21 @@ def why_not_a_score(value: Any) -> str:
     if isinstance(value, float):
         return f"the value is {value}"
     return f"the value is {str(value)[:60]!r}, not a number"
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return a value if it is an object; an empty one if it is anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def listed(value: Any) -> list[Any]:
+    """Return a value if it is an array; an empty one if it is anything else."""
+    return value if isinstance(value, list) else []
+
+
+def text_of(value: Any) -> str | None:
+    """Return a value if it is a text that says something."""
+    return value if isinstance(value, str) and value else None
 
 
 def without_none(**values: Any) -> dict[str, Any]:
@@ -174,6 +209,11 @@ def make_log(
     chosen = options.model_id or model
     if options.model_id:
         details["reported_id"] = model
+    party = options.organisation or organisation
+    relation = options.relationship if options.organisation or not relationship else relationship
+    # The schema wants both; what it makes us write in their place must not count as reported.
+    stated = {"source_organization_name": party, "evaluator_relationship": relation}
+    unstated = ", ".join(key for key, value in stated.items() if not value)
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "evaluation_id": evaluation_id,
@@ -182,10 +222,9 @@ def make_log(
         "source_metadata": {
             **without_none(source_name=source_name),
             "source_type": source_kind,
-            "source_organization_name": options.organisation or organisation or "",
-            "evaluator_relationship": relationship
-            if relationship and not options.organisation
-            else options.relationship,
+            "source_organization_name": party or "",
+            "evaluator_relationship": relation or "other",
+            **({"additional_details": {NOT_REPORTED: unstated}} if unstated else {}),
         },
         "model_info": {
             "name": chosen.rpartition("/")[2] or chosen,
@@ -198,6 +237,36 @@ def make_log(
         **(more or {}),
     }
     return read_log(document, str(path))
+
+
+def instance_record(
+    evaluation: str,
+    model: str,
+    name: str,
+    sample: Any,
+    *,
+    prompt: Any,
+    references: Iterable[Any],
+    answers: Iterable[Any],
+    score: float | int | None,
+    turns: str = "single_turn",
+    sample_hash: Any = None,
+    **judged: Any,
+) -> dict[str, Any]:
+    """Put an instance record of the EEE schema together; long texts are cut, they are for looking at."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": evaluation,
+        "model_id": model,
+        "evaluation_name": name,
+        "sample_id": str(sample),
+        "sample_hash": text_of(sample_hash),
+        "interaction_type": turns,
+        "input": {"raw": str(prompt or "")[:_MOST_TEXT], "reference": [str(r)[:_MOST_TEXT] for r in references]},
+        "output": {"raw": [str(answer)[: _MOST_TEXT // 2] for answer in answers]},
+        "answer_attribution": [],
+        "evaluation": {"score": score, "is_correct": None if score is None else score == 1, **judged},
+    }
 
 
 def need_mapping(document: Any, path: Path, what: str) -> dict[str, Any]:

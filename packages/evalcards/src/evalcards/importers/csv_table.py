@@ -26,16 +26,8 @@ from typing import Any
 import yaml
 
 from evalcards.errors import InputError, SchemaError
-from evalcards.importers.common import (
-    ImportResult,
-    Options,
-    existing,
-    file_time,
-    finite,
-    make_log,
-    strings,
-    without_none,
-)
+from evalcards.importers import common
+from evalcards.importers.common import ImportResult, Options, finite, strings, without_none
 from evalcards.strict_json import too_large
 
 _KEYS = {
@@ -68,7 +60,7 @@ def csv(path: str | Path, mapping: Mapping[str, Any] | str | Path, options: Opti
         The mapping is not one, or names a column that is not there.
     """
     chosen = options or Options()
-    found = existing(path)
+    found = common.existing(path)
     plan = _plan(mapping)
     if found.stat().st_size > chosen.max_bytes:
         raise too_large(str(path), found.stat().st_size, chosen.max_bytes)
@@ -100,6 +92,11 @@ def _plan(mapping: Mapping[str, Any] | str | Path) -> dict[str, Any]:
         raise InputError(
             "a CSV mapping needs 'model', and 'scores' or 'score'", hint="see evalcards.importers.csv_table"
         )
+    scores = plan.get("scores", [])
+    if not isinstance(scores, list) or not all(isinstance(s, Mapping) and "column" in s for s in scores):
+        raise InputError("CSV mapping, scores: want a list of mappings with 'column'")
+    if not isinstance(plan.get("generation_args") or {}, Mapping):
+        raise InputError("CSV mapping, generation_args: want a mapping of settings to columns")
     unknown = sorted(set(plan) - _KEYS)
     if unknown:
         raise InputError(
@@ -175,7 +172,10 @@ def _line(
         percent = "percent" if str(given).endswith("%") else None
         lines.append(_result(line, score, value, percent, plan))
     if lines:
-        result.logs.append(_log(line, number, str(model), lines, plan, path, options))
+        try:
+            result.logs.append(_log(line, number, str(model), lines, plan, path, options))
+        except SchemaError as error:
+            result.fail(str(path), f"line {number}", error.reason, rows=len(lines))
 
 
 def _result(
@@ -217,9 +217,9 @@ def _log(
     options: Options,
 ) -> Any:  # fmt: skip
     evaluated = _cell(line, plan.get("evaluated"))
-    return make_log(
+    return common.make_log(
         evaluation_id=f"csv/{path.stem}/{model}/{number}",
-        retrieved=file_time(path),
+        retrieved=common.file_time(path),
         evaluated=None if evaluated is None else str(evaluated),
         model=model,
         model_details={},

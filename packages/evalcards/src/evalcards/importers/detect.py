@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evalcards.errors import InputError
 from evalcards.importers.common import ImportResult, Options, existing
 from evalcards.importers.csv_table import csv
-from evalcards.importers.eee import eee
+from evalcards.importers.eee import eee, eee_parts
 from evalcards.importers.helm import helm
 from evalcards.importers.hf_model_card import hf_model_card
 from evalcards.importers.inspect_log import inspect
-from evalcards.importers.lm_eval import lm_eval
+from evalcards.importers.lm_eval import lm_eval, samples_beside
 
 FORMATS: dict[str, Callable[..., ImportResult]] = {
     "eee": eee,
@@ -99,14 +99,19 @@ def _folder(folder: Path) -> str:
 
 
 def candidates(folder: Path) -> list[Path]:
-    """Return the files below a folder that some reader may want, in order; a HELM run counts by its run_spec."""
+    """Return the files below a folder that some reader may want, in order.
+
+    A HELM run counts by its run_spec, lm-eval's samples by the results file that they are read with.
+    """
     kinds = {".json", ".jsonl", ".eval", ".md", ".csv", ".parquet"}
     runs = {file.parent for file in folder.rglob("run_spec.json")}
+    samples = {sample for results in folder.rglob("results_*.json") for sample in samples_beside(results)}
     files = [
         file
         for file in folder.rglob("*")
         if file.suffix in kinds and file.is_file() and (file.parent not in runs or file.name == "run_spec.json")
         and not (file.suffix == ".md" and file.name != "README.md") and not file.name.startswith(".")
+        and file not in samples
     ]  # fmt: skip
     return sorted(files)
 
@@ -136,11 +141,28 @@ def read_any(
     InputError
         No such format, a CSV without a mapping, and as in `detect`.
     """
+    kind, parts = read_parts(path, options, name=name, mapping=mapping)
+    result = ImportResult()
+    for part in parts:
+        result.extend(part)
+    return kind, result
+
+
+def read_parts(
+    path: str | Path,
+    options: Options | None = None,
+    *,
+    name: str | None = None,
+    mapping: Mapping[str, Any] | str | Path | None = None,
+) -> tuple[str, Iterator[ImportResult]]:
+    """Return the format's name and what is read, in parts that memory holds; see `read_any`."""
     kind = name or detect(path)
     if kind not in FORMATS:
         raise InputError(f"no format {kind!r}", hint=f"choose one of {', '.join(FORMATS)}")
+    if kind == "eee":
+        return kind, eee_parts(path, options)
     if kind == "csv":
         if mapping is None:
             raise InputError(f"{path}: a CSV needs --mapping FILE", hint="it says which columns are models and scores")
-        return kind, csv(path, mapping, options)
-    return kind, FORMATS[kind](path, options)
+        return kind, iter([csv(path, mapping, options)])
+    return kind, iter([FORMATS[kind](path, options)])

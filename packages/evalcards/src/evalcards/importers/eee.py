@@ -1,19 +1,29 @@
-"""Every Eval Ever: aggregate JSON 0.2.x and 0.3.0, instance JSON Lines, and Parquet as `Store.export` writes it."""
+"""Every Eval Ever: aggregate JSON 0.2.x and 0.3.0, instance JSON Lines, and Parquet as `Store.export` writes it.
+
+A file of many records is read record by record, so that its size is no limit: what a record, a line or a Parquet row
+may take at most is ``max_bytes``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evalcards import strict_json
+from evalcards import json_stream, strict_json
 from evalcards.errors import SchemaError
-from evalcards.importers.common import ImportResult, Options, each_file, existing
+from evalcards.importers import common
+from evalcards.importers.common import ImportResult, Options, mapping
 from evalcards.schema import read_log
 
 _REQUIRED_INSTANCE = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation")
+_WHOLE = 64 * 2**20
+"""Bytes of a JSON array that is parsed at once: faster, and an error has its place in the file."""
+_PART = 16 * 2**20
+"""Text that one part of a large file stands for."""
 
 
 def eee(path: str | Path, options: Options | None = None) -> ImportResult:
@@ -31,31 +41,84 @@ def eee(path: str | Path, options: Options | None = None) -> ImportResult:
     -------
     ImportResult
     """
-    chosen = options or Options()
-    found = existing(path)
-    if not found.is_dir():
-        return each_file([found], lambda file: _read(file, chosen))
-    files = [file for kind in ("*.json", "*.jsonl", "*.parquet") for file in found.rglob(kind)]
-    return each_file(sorted(files), lambda file: _read(file, chosen))
+
+    def whole(file: Path) -> ImportResult:
+        result = ImportResult()
+        for part in eee_parts(file, options):
+            result.extend(part)
+        return result
+
+    return common.read_tree(path, ("*.json", "*.jsonl", "*.parquet"), whole)
 
 
-def _read(path: Path, options: Options) -> ImportResult:
-    if path.suffix == ".jsonl":
-        return _instances(path, options)
-    if path.suffix == ".parquet":
-        return _parquet(path, options)
+def eee_parts(path: str | Path, options: Options | None = None) -> Iterator[ImportResult]:
+    """Read one EEE file in parts that memory holds; see `eee`."""
+    file, chosen = common.existing(path), options or Options()
+    reader, add = {".jsonl": (_lines, _add_instance), ".parquet": (_rows, _add)}.get(file.suffix, (_records, _add))
+    result, size = ImportResult(), 0
+    try:
+        for where, record, length in reader(file, chosen):
+            if isinstance(record, SchemaError):
+                common.refuse(result, file, record, where)
+            else:
+                add(record, file, where, chosen, result)
+            size += length
+            if size > _PART:
+                yield result
+                result, size = ImportResult(), 0
+    except SchemaError as error:
+        common.refuse(result, file, error)
+    yield result
+
+
+def _records(path: Path, options: Options) -> Iterator[tuple[str, Any, int]]:
+    """Yield (place, record, size) of a JSON file."""
+    size = path.stat().st_size
+    if size > min(_WHOLE, options.max_bytes) and json_stream.opening(path) == "[":
+        for position, record, length in json_stream.stream_items(path, max_bytes=options.max_bytes):
+            yield f"[{position}]", record, length
+        return
     document = strict_json.read(path, max_bytes=options.max_bytes)
-    result = ImportResult()
-    for number, entry in enumerate(document if isinstance(document, list) else [document]):
-        _add(entry, path, f"[{number}]" if isinstance(document, list) else "", options, result)
-    return result
+    if isinstance(document, list):
+        yield from ((f"[{number}]", record, size // len(document)) for number, record in enumerate(document))
+    else:
+        yield "", document, size
+
+
+def _lines(path: Path, options: Options) -> Iterator[tuple[str, Any, int]]:
+    """Yield (place, record, size) of a JSON Lines file."""
+    for number, record, size in json_stream.lines(path, max_bytes=options.max_bytes):
+        yield f"line {number}", record, size
+
+
+def _rows(path: Path, options: Options) -> Iterator[tuple[str, Any, int]]:
+    """Yield (place, record, size) of a Parquet file."""
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise SchemaError(str(path), f"not Parquet: {str(error).splitlines()[0]}") from error
+    if "document" not in file.schema_arrow.names:
+        raise SchemaError(str(path), "no column 'document'", hint="want a logs.parquet as `evalcards export` writes it")
+    row = 0
+    for batch in file.iter_batches(columns=["document"], batch_size=100):
+        for text in batch.column(0).to_pylist():
+            record: Any
+            try:
+                if not isinstance(text, str):
+                    raise SchemaError(str(path), "the document is no text")
+                if len(text) > options.max_bytes:
+                    raise strict_json.too_large(str(path), len(text), options.max_bytes)
+                record = strict_json.loads(text, str(path))
+            except SchemaError as error:
+                record = error
+            yield f"row {row}", record, len(text or "")
+            row += 1
 
 
 def _add(document: Any, path: Path, where: str, options: Options, result: ImportResult) -> None:
     """Read one record; where single results are at fault, keep the others and report these."""
-    listed = document.get("evaluation_results") if isinstance(document, dict) else None
-    results = listed if isinstance(listed, list) else []
-    if options.model_id and isinstance(document, dict) and isinstance(document.get("model_info"), dict):
+    results = common.listed(mapping(document).get("evaluation_results"))
+    if options.model_id and isinstance(mapping(document).get("model_info"), dict):
         document = _renamed(document, options.model_id)
     result.found += len(results)
     try:
@@ -85,49 +148,15 @@ def _add(document: Any, path: Path, where: str, options: Options, result: Import
 
 def _renamed(document: dict[str, Any], model_id: str) -> dict[str, Any]:
     info = dict(document["model_info"])
-    details = dict(info.get("additional_details") or {})
-    details["reported_id"] = str(info.get("id"))
+    details = {**mapping(info.get("additional_details")), "reported_id": str(info.get("id"))}
     info |= {"id": model_id, "name": model_id.rpartition("/")[2], "additional_details": details}
     return {**document, "model_info": info}
 
 
-def _instances(path: Path, options: Options) -> ImportResult:
-    result = ImportResult()
-    with path.open("rb") as stream:
-        number = 0
-        while text := stream.readline(options.max_bytes + 1):
-            number += 1
-            if not text.strip():
-                continue
-            try:
-                if len(text) > options.max_bytes:
-                    raise strict_json.too_large(str(path), len(text), options.max_bytes)
-                record = strict_json.loads(text, str(path))
-                missing = [key for key in _REQUIRED_INSTANCE if not isinstance(record, dict) or key not in record]
-                if missing:
-                    raise SchemaError(str(path), f"{', '.join(missing)}: required, but missing")
-            except SchemaError as error:
-                result.fail(str(path), f"line {number}", error.reason, rows=0)
-                continue
-            result.instances.setdefault(str(record["evaluation_id"]), []).append(record)
-    return result
-
-
-def _parquet(path: Path, options: Options) -> ImportResult:
-    try:
-        file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise SchemaError(str(path), f"not Parquet: {str(error).splitlines()[0]}") from error
-    if "document" not in file.schema_arrow.names:
-        raise SchemaError(str(path), "no column 'document'", hint="want a logs.parquet as `evalcards export` writes it")
-    result = ImportResult()
-    row = 0
-    for batch in file.iter_batches(columns=["document"], batch_size=1000):
-        for text in batch.column(0).to_pylist():
-            place = f"row {row}"
-            row += 1
-            try:
-                _add(strict_json.loads(text or "", str(path)), path, place, options, result)
-            except SchemaError as error:
-                result.fail(str(path), place, error.reason, rows=0)
-    return result
+def _add_instance(record: Any, path: Path, where: str, _options: Options, result: ImportResult) -> None:
+    """Keep one instance record under its evaluation."""
+    missing = [key for key in _REQUIRED_INSTANCE if key not in mapping(record)]
+    if missing:
+        result.fail(str(path), where, f"{', '.join(missing)}: required, but missing", rows=0)
+    else:
+        result.instances.setdefault(str(record["evaluation_id"]), []).append(record)

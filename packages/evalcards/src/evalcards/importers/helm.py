@@ -12,20 +12,8 @@ from typing import Any
 
 from evalcards import strict_json
 from evalcards.errors import SchemaError
-from evalcards.importers.common import (
-    ImportResult,
-    Options,
-    each_file,
-    existing,
-    file_time,
-    finite,
-    iso,
-    make_log,
-    need_mapping,
-    strings,
-    why_not_a_score,
-    without_none,
-)
+from evalcards.importers import common
+from evalcards.importers.common import ImportResult, Options, finite, mapping, strings, without_none
 
 _BOOKKEEPING = re.compile(
     r"num_.*|.*_runtime|inference_.*|batch_size|finish_reason_.*|training_.*|prompt_truncated|logprob.*|max_prob|"
@@ -56,8 +44,7 @@ def helm(path: str | Path, options: Options | None = None) -> ImportResult:
     -------
     ImportResult
     """
-    chosen = options or Options()
-    found = existing(path)
+    found = common.existing(path)
     if not found.is_dir():
         found = found.parent
     runs = sorted(file.parent for file in found.rglob("run_spec.json"))
@@ -65,7 +52,7 @@ def helm(path: str | Path, options: Options | None = None) -> ImportResult:
         result = ImportResult()
         result.fail(str(path), "", "no run_spec.json here or below", rows=0)
         return result
-    return each_file(runs, lambda run: _read(run, chosen))
+    return common.each_file(runs, lambda run: _read(run, options or Options()))
 
 
 def _json(run: Path, name: str, options: Options) -> Any:
@@ -74,28 +61,29 @@ def _json(run: Path, name: str, options: Options) -> Any:
 
 def _read(run: Path, options: Options) -> ImportResult:
     result = ImportResult()
-    spec = need_mapping(_json(run, "run_spec.json", options), run / "run_spec.json", "a HELM run")
+    spec = common.need_mapping(_json(run, "run_spec.json", options), run / "run_spec.json", "a HELM run")
     stats = _json(run, "stats.json", options)
     if not isinstance(stats, list):
         raise SchemaError(str(run / "stats.json"), "not HELM statistics: want a list")
-    adapter = spec.get("adapter_spec") or {}
+    adapter = mapping(spec.get("adapter_spec"))
     scenario = _json(run, "scenario.json", options) if (run / "scenario.json").exists() else {}
     state = _state(run, options, result)
     judged = _instance_scores(run, options, result)
     # Without the requests, the per-instance statistics still say how many instances there were.
     state["counts"] = state["counts"] or _count_instances(judged)
-    language_model = adapter.get("method") in _PERPLEXITY_TASKS
+    language_model = str(adapter.get("method")) in _PERPLEXITY_TASKS
     lines, bookkeeping = [], 0
     for number, stat in enumerate(stats):
-        name = (stat.get("name") or {}) if isinstance(stat, dict) else {}
+        stat = mapping(stat)
+        name = mapping(stat.get("name"))
         metric = str(name.get("name", ""))
         if _BOOKKEEPING.fullmatch(metric) and not (language_model and metric in ("perplexity", "bits_per_byte")):
             bookkeeping += 1
             continue
         result.found += 1
-        score = finite(stat.get("mean")) if isinstance(stat, dict) else None
+        score = finite(stat.get("mean"))
         if score is None or not metric or stat.get("count") == 0:
-            reason = "no name" if not metric else why_not_a_score(stat.get("mean"))
+            reason = "no name" if not metric else common.why_not_a_score(stat.get("mean"))
             result.fail(str(run / "stats.json"), f"[{number}] {metric}", reason)
             continue
         lines.append(_result(metric, name, score, spec, scenario, state))
@@ -104,10 +92,10 @@ def _read(run: Path, options: Options) -> ImportResult:
     if lines:
         model = str(adapter.get("model") or "not reported")
         result.logs.append(
-            make_log(
+            common.make_log(
                 evaluation_id=f"helm/{spec.get('name') or run.name}",
-                retrieved=file_time(run / "stats.json"),
-                evaluated=iso(state.get("time")),
+                retrieved=common.file_time(run / "stats.json"),
+                evaluated=common.iso(state.get("time")),
                 model=model,
                 model_details=strings(model_deployment=adapter.get("model_deployment")),
                 library=("helm", None),
@@ -135,18 +123,18 @@ def _state(run: Path, options: Options, result: ImportResult) -> dict[str, Any]:
         result.notices.append(f"{run}: scenario_state.json was not used: {error.reason}")
         return empty
     states = document.get("request_states") if isinstance(document, dict) else None
-    states = [item for item in states if isinstance(item, dict)] if isinstance(states, list) else []
+    states = [item for item in common.listed(states) if isinstance(item, dict)]
     counts: dict[str, set[str]] = {}
     for item in states:
-        instance = item.get("instance") or {}
+        instance = mapping(item.get("instance"))
         counts.setdefault(str(instance.get("split")), set()).add(str(instance.get("id")))
-    requests = [item.get("request") or {} for item in states]
+    requests = [mapping(item.get("request")) for item in states]
     arguments = {}
     for theirs, ours in (("top_p", "top_p"), ("temperature", "temperature"), ("max_tokens", "max_tokens")):
-        values = {request.get(theirs) for request in requests}
-        if len(values) == 1 and finite(next(iter(values))) is not None:
-            arguments[ours] = next(iter(values))
-    times = [finite((item.get("result") or {}).get("request_datetime")) for item in states]
+        values = {finite(request.get(theirs)) for request in requests}
+        if len(values) == 1 and None not in values:
+            arguments[ours] = values.pop()
+    times = [finite(mapping(item.get("result")).get("request_datetime")) for item in states]
     seen = [time for time in times if time is not None]
     sizes = {split: len(ids) for split, ids in counts.items()}
     return {"instances": states, "counts": sizes, "arguments": arguments, "time": max(seen, default=None)}
@@ -155,8 +143,8 @@ def _state(run: Path, options: Options, result: ImportResult) -> dict[str, Any]:
 def _result(
     metric: str, name: dict[str, Any], score: float | int, spec: dict[str, Any], scenario: Any, state: dict[str, Any]
 ) -> dict[str, Any]:
-    adapter = spec.get("adapter_spec") or {}
-    scenario_args = (spec.get("scenario_spec") or {}).get("args") or {}
+    adapter = mapping(spec.get("adapter_spec"))
+    scenario_args = mapping(mapping(spec.get("scenario_spec")).get("args"))
     run_name = str(spec.get("name") or "")
     benchmark = (scenario.get("name") if isinstance(scenario, dict) else None) or run_name.partition(":")[0]
     perturbation = name.get("perturbation")
@@ -173,7 +161,7 @@ def _result(
         "source_data": {
             "dataset_name": str(benchmark),
             "source_type": "other",
-            **without_none(hf_split=name.get("split")),
+            **without_none(hf_split=common.text_of(name.get("split"))),
         },
         "metric_config": {
             "metric_id": metric,
@@ -186,7 +174,7 @@ def _result(
                 split=name.get("split"),
                 method=adapter.get("method"),
                 num_fewshot=adapter.get("max_train_instances"),
-                composite=next(iter(spec.get("groups") or []), None),
+                composite=next(iter(common.listed(spec.get("groups"))), None),
             ),
         },
         "score_details": {
@@ -199,7 +187,7 @@ def _result(
                 harness="helm",
                 run=run_name,
                 method=adapter.get("method"),
-                instructions=adapter.get("instructions") or None,
+                instructions=common.text_of(adapter.get("instructions")),
                 num_outputs=adapter.get("num_outputs"),
                 num_train_trials=adapter.get("num_train_trials"),
                 max_eval_instances=adapter.get("max_eval_instances"),
@@ -234,9 +222,10 @@ def _instance_scores(run: Path, options: Options, result: ImportResult) -> dict[
         result.notices.append(f"{run}: {path.name} was not used: {error.reason}")
         return {}
     scores: dict[tuple[str, str], float] = {}
-    for entry in entries if isinstance(entries, list) else []:
-        for stat in entry.get("stats") or []:
-            name, mean = stat.get("name") or {}, finite(stat.get("mean"))
+    for entry in common.listed(entries):
+        stats = mapping(entry).get("stats")
+        for stat in map(mapping, common.listed(stats)):
+            name, mean = mapping(stat.get("name")), finite(stat.get("mean"))
             key = (str(name.get("split")), str(entry.get("instance_id")))
             if mean is not None and key not in scores and _PROPORTION.fullmatch(str(name.get("name"))):
                 scores[key] = float(mean)
@@ -253,32 +242,18 @@ def _count_instances(judged: dict[tuple[str, str], float]) -> dict[str, int]:
 def _instance(
     evaluation: str, model: str, line: dict[str, Any], item: dict[str, Any], judged: dict[tuple[str, str], float]
 ) -> dict[str, Any]:
-    instance, answer = item.get("instance") or {}, item.get("result") or {}
-    completions = answer.get("completions") or [{}]
-    score = judged.get((str(instance.get("split")), str(instance.get("id"))))
-    right = [r for r in instance.get("references") or [] if "correct" in (r.get("tags") or [])]
-    return {
-        "schema_version": "0.3.0",
-        "evaluation_id": evaluation,
-        "model_id": model,
-        "evaluation_name": line["evaluation_name"],
-        "sample_id": str(instance.get("id")),
-        "sample_hash": None,
-        "interaction_type": "single_turn",
-        "input": {
-            "raw": str((item.get("request") or {}).get("prompt") or (instance.get("input") or {}).get("text") or "")[
-                :4000
-            ],
-            "reference": [
-                str(
-                    (r.get("output") or {}).get("text", "")
-                    if isinstance(r.get("output"), dict)
-                    else r.get("output", "")
-                )
-                for r in right
-            ],
-        },
-        "output": {"raw": [str(c.get("text", ""))[:2000] for c in completions if isinstance(c, dict)]},
-        "answer_attribution": [],
-        "evaluation": {"score": score, "is_correct": None if score is None else score == 1},
-    }
+    instance, request, answer = (mapping(item.get(key)) for key in ("instance", "request", "result"))
+    references, completions = instance.get("references"), answer.get("completions")
+    right = [r for r in map(mapping, common.listed(references)) if "correct" in common.listed(r.get("tags"))]
+    outputs = [r.get("output") for r in right]
+    return common.instance_record(
+        evaluation,
+        model,
+        line["evaluation_name"],
+        instance.get("id"),
+        prompt=request.get("prompt") or mapping(instance.get("input")).get("text"),
+        # Older versions write the text where newer ones write an object.
+        references=[o.get("text", "") if isinstance(o, dict) else o for o in outputs],
+        answers=[mapping(c).get("text", "") for c in common.listed(completions)],
+        score=judged.get((str(instance.get("split")), str(instance.get("id")))),
+    )

@@ -15,18 +15,8 @@ from typing import Any
 import yaml
 
 from evalcards.errors import SchemaError
-from evalcards.importers.common import (
-    ImportResult,
-    Options,
-    each_file,
-    existing,
-    file_time,
-    finite,
-    make_log,
-    strings,
-    why_not_a_score,
-    without_none,
-)
+from evalcards.importers import common
+from evalcards.importers.common import ImportResult, Options, finite, mapping, strings, text_of, without_none
 from evalcards.schema import ModelMeta
 from evalcards.strict_json import too_large
 
@@ -50,10 +40,7 @@ def hf_model_card(path: str | Path, options: Options | None = None) -> ImportRes
     ImportResult
         ``models`` holds what the card says of the model: licence, base model.
     """
-    chosen = options or Options()
-    found = existing(path)
-    files = sorted(found.rglob("README.md")) if found.is_dir() else [found]
-    return each_file(files, lambda file: _read(file, chosen))
+    return common.read_tree(path, ("README.md",), lambda file: _read(file, options or Options()))
 
 
 def front_matter(path: Path, max_bytes: int) -> dict[str, Any]:
@@ -94,7 +81,7 @@ def _read(path: Path, options: Options) -> ImportResult:
             continue
         name = str(model.get("name") or "not reported")
         by_source: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for number, entry in enumerate(model.get("results") or []):
+        for number, entry in enumerate(common.listed(model.get("results"))):
             where = f"model-index[{position}].results[{number}]"
             _entry(entry, where, path, result, by_source)
         for (source, url), lines in by_source.items():
@@ -110,15 +97,15 @@ def _entry(
     if not isinstance(entry, dict):
         result.fail(str(path), where, "not a mapping", rows=0)
         return
-    source = _mapping(entry.get("source"))
+    source = mapping(entry.get("source"))
     key = (str(source.get("name") or ""), str(source.get("url") or ""))
-    for number, metric in enumerate(entry.get("metrics") or []):
+    for number, metric in enumerate(common.listed(entry.get("metrics"))):
         result.found += 1
         place = f"{where}.metrics[{number}]"
         value, unit = _value(metric.get("value") if isinstance(metric, dict) else None)
         if value is None:
             given = metric.get("value") if isinstance(metric, dict) else metric
-            result.fail(str(path), place, why_not_a_score(given))
+            result.fail(str(path), place, common.why_not_a_score(given))
             continue
         by_source.setdefault(key, []).append(_result(entry, metric, value, unit))
 
@@ -131,16 +118,16 @@ def _value(given: Any) -> tuple[float | int | None, str | None]:
 
 
 def _result(entry: dict[str, Any], metric: dict[str, Any], value: float | int, unit: str | None) -> dict[str, Any]:
-    dataset, task = _mapping(entry.get("dataset")), _mapping(entry.get("task"))
+    dataset, task = mapping(entry.get("dataset")), mapping(entry.get("task"))
     kind = str(metric.get("type") or metric.get("name") or "score")
-    shots = _mapping(dataset.get("args")).get("num_few_shot")
+    shots = mapping(dataset.get("args")).get("num_few_shot")
     name = str(dataset.get("name") or dataset.get("type") or task.get("name") or "not reported")
     return {
         "evaluation_name": name,
         "source_data": {
             "dataset_name": name,
             "source_type": "hf_dataset" if dataset.get("type") else "other",
-            **without_none(hf_repo=_text(dataset.get("type")), hf_split=_text(dataset.get("split"))),
+            **without_none(hf_repo=text_of(dataset.get("type")), hf_split=text_of(dataset.get("split"))),
         },
         "metric_config": {
             "metric_id": kind,
@@ -148,8 +135,8 @@ def _result(entry: dict[str, Any], metric: dict[str, Any], value: float | int, u
             "lower_is_better": _LOWER.fullmatch(kind) is not None,
             **without_none(metric_unit=unit),
             "additional_details": strings(
-                slice=_text(dataset.get("config")) if dataset.get("config") not in (None, "default") else None,
-                split=_text(dataset.get("split")),
+                slice=text_of(dataset.get("config")) if dataset.get("config") not in (None, "default") else None,
+                split=text_of(dataset.get("split")),
                 num_fewshot=shots,
                 direction="not reported",
             ),
@@ -158,21 +145,13 @@ def _result(entry: dict[str, Any], metric: dict[str, Any], value: float | int, u
         "generation_config": {
             "generation_args": {},
             "additional_details": strings(
-                task_type=_text(task.get("type")),
-                dataset_revision=_text(dataset.get("revision")),
+                task_type=text_of(task.get("type")),
+                dataset_revision=text_of(dataset.get("revision")),
                 verified=metric.get("verified"),
-                metric_config=_text(metric.get("config")),
+                metric_config=text_of(metric.get("config")),
             ),
         },
     }
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _log(
@@ -180,12 +159,12 @@ def _log(
 ) -> Any:
     model = options.model_id or name
     developer = model.partition("/")[0] if "/" in model else ""
-    log = make_log(
+    log = common.make_log(
         evaluation_id=f"model-card/{model}/{source or 'self-reported'}",
-        retrieved=file_time(path),
+        retrieved=common.file_time(path),
         evaluated=None,
         model=name,
-        model_details=strings(licence=_text(card.get("license")), base_model=_text(card.get("base_model"))),
+        model_details=strings(licence=text_of(card.get("license")), base_model=text_of(card.get("base_model"))),
         library=("unknown", None),
         source_kind="documentation",
         options=options,
@@ -202,11 +181,11 @@ def _log(
 
 def _meta(card: dict[str, Any], model: str) -> ModelMeta:
     date = card.get("date") or card.get("release_date")
-    released = date.isoformat() if isinstance(date, datetime.date) else _text(date)
+    released = date.isoformat() if isinstance(date, datetime.date) else text_of(date)
     return ModelMeta(
         id=model,
         name=model.rpartition("/")[2],
         developer=model.partition("/")[0] if "/" in model else None,
-        licence=_text(card.get("license")),
+        licence=text_of(card.get("license")),
         released=released,
     )

@@ -15,20 +15,10 @@ from typing import Any
 if sys.version_info < (3, 14):
     import zipfile_zstd  # noqa: F401  (teaches zipfile to read Zstandard)
 
-from evalcards import strict_json
+from evalcards import json_stream, strict_json
 from evalcards.errors import SchemaError
-from evalcards.importers.common import (
-    ImportResult,
-    Options,
-    each_file,
-    existing,
-    file_time,
-    finite,
-    make_log,
-    strings,
-    why_not_a_score,
-    without_none,
-)
+from evalcards.importers import common
+from evalcards.importers.common import ImportResult, Options, finite, mapping, strings, without_none
 
 _PARTS = {"version", "status", "eval", "plan", "results", "stats", "error", "invalidated"}
 _ERRORS = {"stderr", "bootstrap_stderr", "hierarchical_bootstrap"}
@@ -37,6 +27,8 @@ _AGENT_SOLVERS = ("basic_agent", "react", "use_tools", "human_agent", "bridge", 
 _LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit")
 _SAMPLES = 200
 """Instance records kept from one log."""
+_PACKED = 1024
+"""Bytes unpacked at a time."""
 
 
 def inspect(path: str | Path, options: Options | None = None) -> ImportResult:
@@ -53,10 +45,7 @@ def inspect(path: str | Path, options: Options | None = None) -> ImportResult:
     -------
     ImportResult
     """
-    chosen = options or Options()
-    found = existing(path)
-    files = sorted([*found.rglob("*.eval"), *found.rglob("*.json")]) if found.is_dir() else [found]
-    return each_file(files, lambda file: _read(file, chosen))
+    return common.read_tree(path, ("*.eval", "*.json"), lambda file: _read(file, options or Options()))
 
 
 def _read(path: Path, options: Options) -> ImportResult:
@@ -66,14 +55,14 @@ def _read(path: Path, options: Options) -> ImportResult:
     elif path.suffix == ".eval":
         raise SchemaError(str(path), "not a zip archive, as .eval logs are")
     else:
-        document = strict_json.stream_members(path, _PARTS, max_bytes=options.max_bytes)
+        document = json_stream.stream_members(path, _PARTS, max_bytes=options.max_bytes)
         samples = _json_samples(path, options)
     header = document.get("eval")
     if not isinstance(header, dict):
         raise SchemaError(str(path), "not an Inspect log: no 'eval'")
     status = document.get("status")
-    scores = (document.get("results") or {}).get("scores") if isinstance(document.get("results"), dict) else None
-    if not scores:
+    scores = mapping(document.get("results")).get("scores")
+    if not isinstance(scores, list) or not scores:
         result.fail(str(path), "results.scores", f"no scores; the run's status is {status!r}", rows=0)
         return result
     if document.get("invalidated"):
@@ -105,7 +94,9 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, options: Options) -
 
 def _capped(stream: Any, most: int, name: str) -> bytes:
     pieces, size = [], 0
-    while piece := stream.read(1 << 16):
+    # Zstandard unpacks what it is given at once, and a kilobyte can stand for 32 MB: give it no more at a time.
+    stream.MIN_READ_SIZE = _PACKED
+    while piece := stream.read(_PACKED):
         size += len(piece)
         if size > most:
             raise strict_json.too_large(name, size, most)
@@ -140,8 +131,8 @@ def _json_samples(path: Path, options: Options) -> list[dict[str, Any]]:
     """Return the first samples of a JSON log small enough to be read whole."""
     if path.stat().st_size > min(options.max_bytes, 64 * 2**20):
         return []
-    found = strict_json.stream_members(path, {"samples"}, max_bytes=options.max_bytes).get("samples")
-    return [sample for sample in (found or [])[:_SAMPLES] if isinstance(sample, dict)]
+    found = json_stream.stream_members(path, {"samples"}, max_bytes=options.max_bytes).get("samples")
+    return [sample for sample in common.listed(found)[:_SAMPLES] if isinstance(sample, dict)]
 
 
 def _score_results(
@@ -162,7 +153,7 @@ def _score_results(
         result.found += 1
         number = finite(value)
         if number is None:
-            result.fail(str(path), f"{place}.metrics.{key}", why_not_a_score(value))
+            result.fail(str(path), f"{place}.metrics.{key}", common.why_not_a_score(value))
             continue
         lines.append(_result(str(score.get("name")), key, number, error, spread, document))
     return lines
@@ -177,8 +168,8 @@ def _result(
     document: dict[str, Any],
 ) -> dict[str, Any]:
     header = document["eval"]
-    dataset, config = header.get("dataset") or {}, header.get("config") or {}
-    results = document.get("results") or {}
+    dataset, config = mapping(header.get("dataset")), mapping(header.get("config"))
+    results = mapping(document.get("results"))
     samples = results.get("completed_samples") or dataset.get("samples")
     epochs = config.get("epochs")
     uncertainty: dict[str, Any] = without_none(
@@ -193,7 +184,7 @@ def _result(
         "source_data": {
             "dataset_name": str(dataset.get("name") or header.get("task")),
             "source_type": "other",
-            **without_none(samples_number=dataset.get("samples")),
+            **without_none(samples_number=finite(dataset.get("samples"))),
         },
         "metric_config": {
             "metric_id": metric,
@@ -223,21 +214,20 @@ def _result(
 
 def _settings(document: dict[str, Any]) -> dict[str, Any]:
     """Return the generation settings; those of the run go before those of the plan."""
-    plan = (document.get("plan") or {}).get("config") or {}
-    return {**plan, **((document.get("eval") or {}).get("model_generate_config") or {})}
+    plan = mapping(mapping(document.get("plan")).get("config"))
+    return {**plan, **mapping(document["eval"].get("model_generate_config"))}
 
 
 def _generation(document: dict[str, Any]) -> dict[str, Any]:
-    header, plan = document["eval"], document.get("plan") or {}
+    header, plan = document["eval"], mapping(document.get("plan"))
     settings = _settings(document)
-    steps = [step for step in plan.get("steps") or [] if isinstance(step, dict)]
+    listed = plan.get("steps")
+    steps = [step for step in common.listed(listed) if isinstance(step, dict)]
     arguments: dict[str, Any] = {
         key: settings[key] for key in ("temperature", "top_p", "top_k", "max_tokens") if settings.get(key) is not None
     }
-    template = next(
-        (s["params"]["template"] for s in steps if isinstance((s.get("params") or {}).get("template"), str)), None
-    )
-    limits = {name: value for name in _LIMITS if (value := (header.get("config") or {}).get(name)) is not None}
+    template = next((found for s in steps if isinstance(found := mapping(s.get("params")).get("template"), str)), None)
+    limits = {name: value for name in _LIMITS if (value := mapping(header.get("config")).get(name)) is not None}
     sandbox = header.get("sandbox")
     tools = [s.get("solver") for s in steps if str(s.get("solver", "")).rpartition("/")[2] in _AGENT_SOLVERS]
     if steps:
@@ -260,15 +250,15 @@ def _generation(document: dict[str, Any]) -> dict[str, Any]:
 
 def _log(document: dict[str, Any], lines: list[dict[str, Any]], path: Path, options: Options) -> Any:
     header = document["eval"]
-    stats = document.get("stats") or {}
-    arguments = header.get("model_args") or {}
-    return make_log(
+    stats = mapping(document.get("stats"))
+    arguments = header.get("model_args")
+    return common.make_log(
         evaluation_id=f"inspect/{header.get('task')}/{header.get('eval_id') or header.get('run_id') or path.stem}",
-        retrieved=file_time(path),
+        retrieved=common.file_time(path),
         evaluated=str(stats.get("started_at") or header.get("created") or "") or None,
         model=str(header.get("model") or "not reported"),
         model_details=strings(model_args=json.dumps(arguments, sort_keys=True, default=str) if arguments else None),
-        library=("inspect_ai", (header.get("packages") or {}).get("inspect_ai")),
+        library=("inspect_ai", common.text_of(mapping(header.get("packages")).get("inspect_ai"))),
         source_kind="evaluation_run",
         options=options,
         results=lines,
@@ -284,28 +274,18 @@ def _text(value: Any) -> str:
 
 
 def _instance(evaluation: str, model: str, task: str, sample: dict[str, Any]) -> dict[str, Any]:
-    scores = sample.get("scores") or {}
-    first = next(iter(scores.values()), {}) if isinstance(scores, dict) else {}
-    value = first.get("value") if isinstance(first, dict) else None
-    score = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}.get(str(value), finite(value))
-    output = sample.get("output") or {}
-    choices = output.get("choices") or []
-    answer = output.get("completion") or (_text((choices[0].get("message") or {}).get("content")) if choices else "")
-    target = sample.get("target")
-    messages = sample.get("messages") or []
-    return {
-        "schema_version": "0.3.0",
-        "evaluation_id": evaluation,
-        "model_id": model,
-        "evaluation_name": task,
-        "sample_id": f"{sample.get('id')}" + (f"/{sample['epoch']}" if sample.get("epoch", 1) != 1 else ""),
-        "sample_hash": None,
-        "interaction_type": "multi_turn" if len(messages) > 3 else "single_turn",
-        "input": {
-            "raw": _text(sample.get("input"))[:4000],
-            "reference": [str(t)[:1000] for t in (target if isinstance(target, list) else [target])],
-        },
-        "output": {"raw": [_text(answer)[:2000]]},
-        "answer_attribution": [],
-        "evaluation": {"score": score, "is_correct": None if score is None else score == 1},
-    }
+    first = mapping(next(iter(mapping(sample.get("scores")).values()), None))
+    value = first.get("value")
+    output, target = mapping(sample.get("output")), sample.get("target")
+    choice = mapping(next(iter(common.listed(output.get("choices"))), None))
+    return common.instance_record(
+        evaluation,
+        model,
+        task,
+        f"{sample.get('id')}" + (f"/{sample['epoch']}" if sample.get("epoch", 1) != 1 else ""),
+        prompt=_text(sample.get("input")),
+        references=target if isinstance(target, list) else [target],
+        answers=[_text(output.get("completion") or mapping(choice.get("message")).get("content"))],
+        score={"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}.get(str(value), finite(value)),
+        turns="multi_turn" if len(common.listed(sample.get("messages"))) > 3 else "single_turn",
+    )

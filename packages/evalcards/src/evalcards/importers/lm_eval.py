@@ -12,21 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from evalcards import strict_json
-from evalcards.importers.common import (
-    ImportResult,
-    Options,
-    each_file,
-    existing,
-    file_time,
-    finite,
-    iso,
-    make_log,
-    need_mapping,
-    strings,
-    why_not_a_score,
-    without_none,
-)
+from evalcards import json_stream, strict_json
+from evalcards.errors import SchemaError
+from evalcards.importers import common
+from evalcards.importers.common import ImportResult, Options, finite, mapping, strings, without_none
 
 _NOT_METRICS = {"alias", "name", "sample_len", "sample_count", "samples", " "}
 _PROPORTIONS = {
@@ -58,14 +47,19 @@ def lm_eval(path: str | Path, options: Options | None = None) -> ImportResult:
     -------
     ImportResult
     """
-    chosen = options or Options()
-    found = existing(path)
-    files = sorted(found.rglob("results*.json")) if found.is_dir() else [found]
-    return each_file(files, lambda file: _read(file, chosen))
+    return common.read_tree(path, ("results*.json",), lambda file: _read(file, options or Options()))
+
+
+def samples_beside(results: Path) -> list[Path]:
+    """Return the samples that were logged in the same run as a results file."""
+    stamp = results.stem.partition("results_")[2]
+    return sorted(results.parent.glob(f"samples_*_{stamp}.jsonl")) if stamp else []
 
 
 def _read(path: Path, options: Options) -> ImportResult:
-    document = need_mapping(
+    if path.suffix == ".jsonl":
+        raise SchemaError(str(path), "samples without scores", hint="name the results_*.json of the same run")
+    document = common.need_mapping(
         strict_json.read(path, max_bytes=options.max_bytes, constants=True), path, "lm-eval results"
     )
     result = ImportResult()
@@ -78,14 +72,14 @@ def _read(path: Path, options: Options) -> ImportResult:
     lines = []
     for task, values in tables.items():
         lines += _task_results(task, values, document, path, result)
-    config = document.get("config") or {}
+    config = mapping(document.get("config"))
     model = _model_of(document)
     identity = f"lm_eval/{model}/{document.get('date') or path.stem}"
     if lines:
-        log = make_log(
+        log = common.make_log(
             evaluation_id=identity,
-            retrieved=file_time(path),
-            evaluated=iso(finite(document.get("date"))),
+            retrieved=common.file_time(path),
+            evaluated=common.iso(finite(document.get("date"))),
             model=model,
             model_details=strings(
                 model_args=_model_args(config.get("model_args")),
@@ -102,7 +96,7 @@ def _read(path: Path, options: Options) -> ImportResult:
             path=path,
         )
         result.logs.append(log)
-        _read_samples(path, document, log.evaluation_id, log.model_info.id, result, options)
+        _read_samples(path, log.evaluation_id, log.model_info.id, result, options)
     return result
 
 
@@ -116,9 +110,9 @@ def _model_of(document: dict[str, Any]) -> str:
     name = document.get("model_name")
     if isinstance(name, str) and name:
         return name
-    arguments = _model_args((document.get("config") or {}).get("model_args")) or ""
-    match = re.search(r"(?:pretrained|model|model_name)=([^,]+)", arguments)
-    return match.group(1) if match else str((document.get("config") or {}).get("model") or "not reported")
+    config = mapping(document.get("config"))
+    match = re.search(r"(?:pretrained|model|model_name)=([^,]+)", _model_args(config.get("model_args")) or "")
+    return match.group(1) if match else str(config.get("model") or "not reported")
 
 
 def _task_results(
@@ -138,7 +132,7 @@ def _task_results(
         result.found += 1
         score = finite(value)
         if score is None:
-            result.fail(str(path), f"results.{task}.{key}", why_not_a_score(value))
+            result.fail(str(path), f"results.{task}.{key}", common.why_not_a_score(value))
             continue
         error = finite(values.get(f"{name}_stderr,{choice}" if choice else f"{name}_stderr"))
         lines.append(_result(task, name, choice, score, error, document, path))
@@ -156,21 +150,22 @@ def _result(
     document: dict[str, Any],
     path: Path,
 ) -> dict[str, Any]:
-    config = (document.get("configs") or {}).get(task) or {}
-    run = document.get("config") or {}
-    samples = ((document.get("n-samples") or {}).get(task) or {}).get("effective")
-    shots = (document.get("n-shot") or {}).get(task, config.get("num_fewshot"))
-    template_sha = document.get("chat_template_sha")
-    groups = document.get("group_subtasks") or {}
-    composite = next((group for group, members in groups.items() if task in (members or [])), None)
+    configs, run = mapping(document.get("configs")), mapping(document.get("config"))
+    config = mapping(configs.get(task))
+    generation = mapping(config.get("generation_kwargs"))
+    samples = mapping(mapping(document.get("n-samples")).get(task)).get("effective")
+    shots = mapping(document.get("n-shot")).get(task, config.get("num_fewshot"))
+    template_sha = common.text_of(document.get("chat_template_sha"))
+    groups = mapping(document.get("group_subtasks"))
+    composite = next((name for name, tasks in groups.items() if task in common.listed(tasks)), None)
     uncertainty: dict[str, Any] = without_none(num_samples=samples if isinstance(samples, int) else None)
     if error is not None:
         uncertainty["standard_error"] = {"value": error}
     details = strings(
         filter=choice if choice and choice != "none" else None,
-        num_fewshot=shots if task in (document.get("configs") or {}) else None,
+        num_fewshot=shots if task in configs else None,
         composite=composite,
-        chat_template=template_sha[:8] if isinstance(template_sha, str) else None,
+        chat_template=template_sha and template_sha[:8],
     )
     return {
         "evaluation_name": task,
@@ -178,20 +173,20 @@ def _result(
             # Local tasks name the loader, "json", instead of a data set.
             "dataset_name": task if config.get("dataset_path") in (None, *_LOADERS) else str(config["dataset_path"]),
             "source_type": "other",
-            **without_none(hf_split=config.get("test_split") or config.get("validation_split")),
+            **without_none(hf_split=common.text_of(config.get("test_split") or config.get("validation_split"))),
         },
-        "metric_config": _metric(name, ((document.get("higher_is_better") or {}).get(task) or {}).get(name), details),
+        "metric_config": _metric(name, mapping(mapping(document.get("higher_is_better")).get(task)).get(name), details),
         "score_details": {"score": score, **({"uncertainty": uncertainty} if uncertainty else {})},
         "generation_config": {
             "generation_args": _generation(config, run),
             "additional_details": strings(
                 output_type=config.get("output_type"),
                 lm_eval_task=task,
-                task_version=(document.get("versions") or {}).get(task),
-                task_hash=(document.get("task_hashes") or {}).get(task) or None,
+                task_version=mapping(document.get("versions")).get(task),
+                task_hash=mapping(document.get("task_hashes")).get(task) or None,
                 num_fewshot=shots,
-                do_sample=(config.get("generation_kwargs") or {}).get("do_sample"),
-                until=_json((config.get("generation_kwargs") or {}).get("until")),
+                do_sample=generation.get("do_sample"),
+                until=_json(generation.get("until")),
                 repeats=config.get("repeats"),
                 limit=run.get("limit"),
                 seed=run.get("random_seed"),
@@ -226,7 +221,7 @@ def _metric(name: str, higher: Any, details: dict[str, str]) -> dict[str, Any]:
 
 
 def _generation(config: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
-    stated = dict(config.get("generation_kwargs") or {})
+    stated = dict(mapping(config.get("generation_kwargs")))
     extra = run.get("gen_kwargs")
     if isinstance(extra, str):
         pairs = [pair.partition("=") for pair in extra.split(",") if "=" in pair]
@@ -244,53 +239,34 @@ def _number(text: str) -> Any:
         return text.strip()
 
 
-def _read_samples(
-    path: Path, document: dict[str, Any], evaluation: str, model: str, result: ImportResult, options: Options
-) -> None:
+def _read_samples(path: Path, evaluation: str, model: str, result: ImportResult, options: Options) -> None:
     """Attach the samples that were logged in the same run, as instance records."""
     stamp = path.stem.partition("results_")[2]
-    if not stamp:
-        return
-    for file in sorted(path.parent.glob(f"samples_*_{stamp}.jsonl")):
+    for file in samples_beside(path):
         task = file.name.removeprefix("samples_").removesuffix(f"_{stamp}.jsonl")
-        for line, sample in _lines(file, result, options):
-            result.instances.setdefault(evaluation, []).append(_instance(task, evaluation, model, sample, line))
-
-
-def _lines(file: Path, result: ImportResult, options: Options) -> Any:
-    """Yield (line number, object) of a JSON Lines file, one line in memory at a time."""
-    with file.open("rb") as stream:
-        number = 0
-        while text := stream.readline(options.max_bytes + 1):
-            number += 1
-            if not text.strip():
-                continue
-            try:
-                if len(text) > options.max_bytes:
-                    raise strict_json.too_large(str(file), len(text), options.max_bytes)
-                yield number, need_mapping(strict_json.loads(text, str(file), constants=True), file, "a sample")
-            except strict_json.SchemaError as error:
-                result.fail(str(file), f"line {number}", error.reason, rows=0)
+        for line, sample, _ in json_stream.lines(file, max_bytes=options.max_bytes, constants=True):
+            if isinstance(sample, dict):
+                result.instances.setdefault(evaluation, []).append(_instance(task, evaluation, model, sample, line))
+            else:
+                reason = sample.reason if isinstance(sample, SchemaError) else "not a JSON object"
+                result.fail(str(file), f"line {line}", reason, rows=0)
 
 
 def _instance(task: str, evaluation: str, model: str, sample: dict[str, Any], line: int) -> dict[str, Any]:
-    metrics = sample.get("metrics") or []
-    name = next((m for m in metrics if finite(sample.get(m)) is not None), None)
-    score = finite(sample.get(name)) if name else None
-    arguments = sample.get("arguments")
-    first = arguments.get("gen_args_0") if isinstance(arguments, dict) else None
-    prompt = first.get("arg_0") if isinstance(first, dict) else None
+    metrics = sample.get("metrics")
+    names = [m for m in common.listed(metrics) if isinstance(m, str)]
+    name = next((m for m in names if finite(sample.get(m)) is not None), None)
     responses = sample.get("filtered_resps") or sample.get("resps") or []
-    return {
-        "schema_version": "0.3.0",
-        "evaluation_id": evaluation,
-        "model_id": model,
-        "evaluation_name": task,
-        "sample_id": str(sample.get("doc_id", line)),
-        "sample_hash": sample.get("doc_hash"),
-        "interaction_type": "single_turn",
-        "input": {"raw": str(prompt or "")[:4000], "reference": [str(sample.get("target", ""))[:1000]]},
-        "output": {"raw": [json.dumps(responses, ensure_ascii=False, default=str)[:2000]]},
-        "answer_attribution": [],
-        "evaluation": {"score": score, "is_correct": score == 1, "metric": name, "filter": sample.get("filter")},
-    }
+    return common.instance_record(
+        evaluation,
+        model,
+        task,
+        sample.get("doc_id", line),
+        prompt=mapping(mapping(sample.get("arguments")).get("gen_args_0")).get("arg_0"),
+        references=[sample.get("target", "")],
+        answers=[_json(responses)],
+        score=finite(sample.get(name)) if name else None,
+        sample_hash=sample.get("doc_hash"),
+        metric=name,
+        filter=sample.get("filter"),
+    )

@@ -65,7 +65,11 @@ def number(value: Any) -> float | None:
     """Return a score as a float; None for what is no number: bool, NaN, infinities, text."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        found = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return None
+    return found if math.isfinite(found) else None
 
 
 def canonical_setting(value: Any) -> str:
@@ -175,8 +179,16 @@ def variant_divergence(rows: Sequence[Any], metric_config: Any, factor: float = 
 
 
 def _lower_median(rows: Sequence[Any]) -> Any:
-    """Return the row in the middle by score and evaluation id, of two middle ones the lower."""
-    ordered = sorted(rows, key=lambda row: (number(get(row, "score")), str(get(row, "evaluation_id") or "")))
+    """Return the row in the middle by score and evaluation id, of two middle ones the lower.
+
+    Rows that agree in both are ordered by their settings, so that the order of import cannot matter.
+    """
+
+    def place(row: Any) -> tuple[Any, ...]:
+        settings = get(row, "generation_args") or {}
+        return number(get(row, "score")), str(get(row, "evaluation_id") or ""), canonical_setting(settings)
+
+    ordered = sorted(rows, key=place)
     return ordered[(len(ordered) - 1) // 2]
 
 

@@ -68,7 +68,9 @@ def required_fields(agentic: bool, profile: str = "paper") -> tuple[str, ...]:
         There is no such profile.
     """
     if profile not in PROFILES:
-        raise InputError(f"no reproducibility profile {profile!r}", hint=f"choose one of {', '.join(PROFILES)}, slots")
+        raise InputError(
+            f"no reproducibility profile {profile!r} of required fields", hint=f"choose one of {', '.join(PROFILES)}"
+        )
     base, more = PROFILES[profile]
     return (*base, *more) if agentic else base
 

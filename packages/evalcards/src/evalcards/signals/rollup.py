@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
+from evalcards import warehouse
 from evalcards.signals.completeness import Completeness
 from evalcards.signals.provenance import SOURCE_TYPES
-from evalcards.signals.reproducibility import BIT, PROFILES
 
 if TYPE_CHECKING:
     from evalcards.store import Store
@@ -19,9 +19,9 @@ def rate(count: int, of: int) -> dict[str, Any]:
 
 
 def _reproducibility(line: dict[str, Any], profile: str) -> dict[str, Any]:
-    base, more = PROFILES[profile]
-    fields = {field: rate(line[f"missing_{field}"], line["n"]) for field in base}
-    fields |= {field: rate(line[f"missing_{field}"], line["agentic"]) for field in more}
+    fields = {
+        field: rate(line[f"missing_{field}"], line[f"asked_{field}"]) for field in warehouse.profile_bits(profile)
+    }
     return {
         "gap": rate(line["gap"], line["n"]),
         "fully_documented": rate(line["n"] - line["gap"], line["n"]),
@@ -78,7 +78,7 @@ def rollup(store: Store, *, profile: str = "paper", factor: float = 1.0) -> dict
     store
         The store; its signals are brought up to date.
     profile
-        Reproducibility profile.
+        Reproducibility profile ``paper``, ``paper-h1``, ``spec4`` or ``slots``.
     factor
         Multiplies all thresholds.
 
@@ -87,16 +87,20 @@ def rollup(store: Store, *, profile: str = "paper", factor: float = 1.0) -> dict
     dict
         ``overall`` and ``by_category``, each with ``rows``, ``triples``, ``reproducibility``, ``completeness``,
         ``provenance``, ``comparability``. Every rate is ``{"count", "of", "rate"}``; multi-source and first-party-only
-        rates are over triples, comparability rates over eligible triples only, agentic fields over agentic rows only.
+        rates are over triples, comparability rates over eligible triples only, and a missing field's or slot's rate
+        over the rows that have to report it: agentic fields over agentic rows only.
     """
     settings = store.signals(profile, factor)
-    base, more = PROFILES[profile]
-    missing = ", ".join(f"count(*) FILTER (missing & {BIT[field]} <> 0) AS missing_{field}" for field in (*base, *more))
+    fields = ", ".join(
+        f"count(*) FILTER (missing & {bit} <> 0) AS missing_{field}, count(*) FILTER (required & {bit} <> 0) AS "
+        f"asked_{field}"
+        for field, bit in warehouse.profile_bits(profile).items()
+    )
     kinds = ", ".join(f"count(*) FILTER (row_signals.source_type = '{kind}') AS {kind}" for kind in SOURCE_TYPES)
     grouping = "GROUP BY GROUPING SETS ((), (category)) ORDER BY category NULLS FIRST"
     rows = store.records(
         f"""SELECT CASE WHEN grouping(category) = 0 THEN category END AS category, count(*) AS n,
-        count(*) FILTER (has_reproducibility_gap) AS gap, count(*) FILTER (row_signals.agentic) AS agentic, {missing},
+        count(*) FILTER (has_reproducibility_gap) AS gap, count(*) FILTER (row_signals.agentic) AS agentic, {fields},
         {kinds}, sum(slots_disclosed) AS disclosed, sum(slots_applicable) AS applicable
         FROM row_signals JOIN results USING (row_id) JOIN groups ON groups.group_id = row_signals.group_id {grouping}"""
     )

@@ -37,7 +37,7 @@ SLOTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "harness_pin": ("always", ("row.eval_library_version", "protocol.harness_version", f"{AD}.lm_eval_task")),
     "context_handling": (
         "agentic",
-        ("protocol.compaction", "limits.compaction", "protocol.truncation", "limits.truncation"),
+        ("protocol.compaction", "limits.compaction", "limits.truncation"),
     ),
     "test_set": (
         "always",
