@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 
+import duckdb
 import pytest
 
 from evalcards import baselines
@@ -74,6 +75,22 @@ def test_pandas(benchmark, full):
     store, _ = full
     benchmark.pedantic(baselines.pandas_signals, (store,), rounds=1)
     benchmark.extra_info.update(label="pandas, comparability only, from the store")
+
+
+@pytest.mark.benchmark(group="signals are linear in rows, processor time", timer=time.process_time)
+@pytest.mark.parametrize("parts", [4, 2, 1])
+def test_linear(benchmark, full, parts):
+    store, _ = full
+    chosen = store.cursor().execute(f"SELECT * FROM results WHERE group_id % {parts} = 0").to_arrow_table()
+    with duckdb.connect() as connection:
+        connection.register("chosen", chosen)
+        connection.execute("CREATE TABLE results AS FROM chosen")
+        compute(connection)
+        benchmark.pedantic(compute, (connection,), rounds=5)
+    per_row = benchmark.stats.stats.median / chosen.num_rows * 1e6
+    benchmark.extra_info.update(label=f"{chosen.num_rows:,} rows", microseconds_per_row=per_row)
+    if parts == 1:
+        benchmark.extra_info["role"] = "peer"
 
 
 @pytest.fixture(scope="module")

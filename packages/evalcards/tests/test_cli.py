@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,8 @@ from evalcards import data
 from evalcards.cli import app, evalcard_script
 from evalcards.generator import generate
 from evalcards.samples import csv_file, eee_file, lm_eval_file
+from evalcards.schema import read_log
+from evalcards.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -144,16 +147,48 @@ def test_import_signals_snapshot_diff_compare_export(capsys, tmp_path, record):
     assert code == 0
     assert json.loads(out)[0]["verdict"] == "comparable"  # a row with itself
     code, out, _ = run(
-        capsys, app, "export", "--parquet", tmp_path / "tables", "--static", tmp_path / "site", "--store", store
+        capsys,
+        app,
+        "export",
+        "--parquet",
+        tmp_path / "tables",
+        "--static",
+        tmp_path / "site",
+        "--store",
+        store,
+        "--parts",
+        "2",
     )
     assert code == 0
-    assert (tmp_path / "tables" / "results.parquet").exists()
+    assert (tmp_path / "tables" / "results" / "part=1" / "results.parquet").exists()
     assert "example/one" in (tmp_path / "site" / "index.html").read_text()
     assert (tmp_path / "site" / "model-example-one.html").exists()
     assert run(capsys, app, "snapshot", "one", "--store", store)[0] == 2
     assert run(capsys, app, "diff", "one", "three", "--store", store)[0] == 2
     assert run(capsys, app, "signals", "--store", tmp_path / "none.duckdb")[0] == 2
     assert run(capsys, app, "export", "--store", store)[0] == 2
+
+
+def test_a_run_without_inputs_keeps_the_corpus_in_a_new_store_and_reports_one_that_is_there(capsys, tmp_path):
+    store = tmp_path / "new.duckdb"
+    code, out, _ = run(capsys, evalcard_script, "--store", store, "--out", tmp_path / "a", "--profile", "slots", "-q")
+    assert code == 0
+    assert "120 results" in out
+    assert "decoding missing" in out
+    before = store.stat().st_size
+    code, out, _ = run(capsys, evalcard_script, "--store", store, "--out", tmp_path / "b", "--json", "-q")
+    assert json.loads(out)["rollup"]["overall"]["rows"] == 120
+    assert store.stat().st_size < 2 * before
+
+
+def test_the_failure_report_stands_beside_the_store_and_says_what_is_still_missing(capsys, tmp_path, record):
+    (tmp_path / "a.json").write_text('{"a": NaN}')
+    store = tmp_path / "s.duckdb"
+    assert run(capsys, app, "import", tmp_path / "a.json", "--store", store)[0] == 3
+    assert "bare NaN" in (tmp_path / "s.failures.csv").read_text()
+    (tmp_path / "a.json").write_text(json.dumps(record()))
+    assert run(capsys, app, "import", tmp_path / "a.json", "--store", store)[0] == 0
+    assert "NaN" not in (tmp_path / "s.failures.csv").read_text()
 
 
 def test_csv_and_formats_can_be_named(capsys, tmp_path):
@@ -211,21 +246,19 @@ def test_watch_imports_what_appears(capsys, tmp_path):
 
 
 def test_monitor_serves_until_interrupted(tmp_path, record):
-    (tmp_path / "a.json").write_text(json.dumps(record(0.5)))
     store = tmp_path / "s.duckdb"
+    with Store(store) as held:
+        held.add([read_log(record(0.5))])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     code = "from evalcards.cli import app; app()"
-    subprocess.run(
-        [sys.executable, "-c", code, "import", tmp_path / "a.json", "--store", store, "-q"],
-        check=True,
-        capture_output=True,
-    )
-    command = [sys.executable, "-c", code, "monitor", "--store", store, "--serve", "127.0.0.1:8793"]
+    command = [sys.executable, "-c", code, "monitor", "--store", store, "--serve", address]
     process = subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 90
         while True:
             try:
-                page = urllib.request.urlopen("http://127.0.0.1:8793/model/example__one", timeout=30).read().decode()
+                page = urllib.request.urlopen(f"http://{address}/model/example__one", timeout=30).read().decode()
                 break
             except OSError:
                 assert process.poll() is None
@@ -250,14 +283,18 @@ def test_bench_prints_what_was_measured(capsys, monkeypatch):
     assert json.loads(out)["results"] == 60
 
 
-def test_monitor_wants_an_address(capsys):
+def test_monitor_wants_an_address_that_is_free(capsys):
     assert run(capsys, app, "monitor", "--serve", "8777")[0] == 2
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, _, err = run(capsys, app, "monitor", "--serve", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert code == 2
+    assert "in use" in err
 
 
-def test_the_readmes_python_runs(tmp_path, monkeypatch):
+def test_the_readmes_python_runs(capsys, tmp_path, monkeypatch):
     readme = (Path(__file__).parent.parent / "README.md").read_text()
     snippet = readme.split("```python\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", snippet], capture_output=True, text=True, check=True)
-    assert "27 of 40 results are excused from decoding and length" in done.stdout
+    exec(compile(snippet, "README.md", "exec"), {})
+    assert "27 of 40 results are excused from decoding and length" in capsys.readouterr().out
     assert (tmp_path / "card.html").read_text().startswith("<!doctype html>")

@@ -8,6 +8,7 @@ import sys
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import as_file, files
 
 import pytest
 
@@ -247,6 +248,30 @@ def test_an_error_in_a_batch_leaves_the_store_as_it_was(corpus, monkeypatch):
         assert store.fetch("SELECT count(*) FROM logs") == [(10,)]
 
 
+def test_a_file_that_only_failed_is_tried_again_and_reported_once(tmp_path):
+    path, _, _ = MAKERS["csv"](tmp_path)
+    with Store(None) as store:
+        for _ in range(2):
+            report = import_files(store, [path])
+            assert (report.files, report.skipped, len(report.failures)) == (1, 0, 1)
+        assert store.fetch("SELECT count(*) FROM failures") == [(1,)]
+        report = import_files(store, [path], mapping=tmp_path / "board.yaml")
+        assert (report.files, report.rows, report.failed) == (1, 3, 1)
+        assert [reason for (reason,) in store.fetch("SELECT reason FROM failures")] == ["'seven' is not a number"]
+        assert import_files(store, [path], mapping=tmp_path / "board.yaml").skipped == 1
+        (tmp_path / "board.yaml").write_text("{model: Model, scores: [{column: GSM8K}]}")
+        assert import_files(store, [path], mapping=tmp_path / "board.yaml").files == 1  # read another way
+
+
+def test_samples_stand_under_their_results_and_are_no_files_of_their_own():
+    with as_file(files("evalcards").joinpath("assets/real")) as folder, Store(None) as store:
+        report = import_files(store, [folder])
+        assert (report.files, report.rows, report.failures) == (6, 40, ())
+        assert store.fetch("SELECT count(*) FROM instances WHERE evaluation_name = 'local_copying'")[0][0] == 24
+        sample = next(folder.rglob("samples_*.jsonl"))
+        assert "name the results_*.json" in str(import_files(store, [sample]).failures[0])
+
+
 def test_remote_parquet_is_read_from_a_server(tmp_path, corpus):
     with Store(None) as store:
         store.add(corpus.logs()[:20])
@@ -278,9 +303,10 @@ def test_watch_takes_files_that_have_stopped_growing(tmp_path, record):
         lambda: None,
         lambda: None,
     ])  # fmt: skip
+    (tmp_path / "bad.json").write_text("{")
     with Store(None) as store:
         reports = list(watch(store, tmp_path, rounds=6, sleep=lambda _: next(steps)()))
-    assert [report.rows for report in reports] == [1, 1]
+    assert [(report.rows, len(report.failures)) for report in reports] == [(0, 1), (1, 0), (1, 0)]
 
 
 def test_a_mixed_folder_is_imported_file_by_file(tmp_path):

@@ -394,6 +394,54 @@ def test_stated_ranges_speak_for_a_group_whatever_the_order():
     assert group_metric_config([]) == {}
 
 
+def test_slots_are_the_published_ones():
+    ad = "generation_config.additional_details"
+    either = {  # rule, paths under both generation_args and protocol and so on, as the specification lists them
+        "decoding": {f"{s}.{f}" for s in ("generation_args", "protocol") for f in ("temperature", "top_p", "top_k")}
+        | {f"{ad}.temperature"},
+        "reasoning_budget": {"protocol.reasoning_effort", "protocol.reasoning_tokens", "generation_args.reasoning",
+                             f"{ad}.effort"},
+        "length": {"generation_args.max_tokens", "protocol.token_limit", "limits.token_limit", "limits.message_limit"},
+        "harness": {"row.eval_library", "protocol.scaffold", "agent.eval_plan", f"{ad}.harness", f"{ad}.lm_eval_task"},
+        "harness_pin": {"row.eval_library_version", "protocol.harness_version", f"{ad}.lm_eval_task"},
+        "context_handling": {"protocol.compaction", "limits.compaction", "limits.truncation"},
+        "test_set": {"score.sample_size", "row.n_tasks", "row.split", "protocol.n_tasks", "protocol.split",
+                     f"{ad}.n_samples", f"{ad}.subset"},
+        "attempts": {f"{s}.{f}" for s in ("row", "protocol", "limits") for f in ("attempts", "epochs")}
+        | {f"{ad}.repeats"},
+    }  # fmt: skip
+    assert {slot: set(paths) for slot, (_, paths) in SLOTS.items()} == either
+    rules = [rule for rule, _ in SLOTS.values()]
+    assert rules == ["not log-prob", "reasoning", "not log-prob", "always", "always", "agentic", "always", "agentic"]
+
+
+def test_ties_of_the_lower_median_fall_the_same_way_in_any_order():
+    rows = [
+        {"evaluation_id": "e", "score": 0.5, "generation_args": {"top_k": k},
+         "source_metadata": {"source_organization_name": name}}
+        for name, k in (("A", 3), ("A", 1), ("A", 2), ("B", 1))
+    ]  # fmt: skip
+    for order in itertools.permutations(rows):
+        found = cross_party_divergence(order, {"metric_unit": "proportion"})
+        assert {value for d in found.differing_setup_fields for value in d.values} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "domain"),
+    [
+        ("Membership inference attack", "privacy"), ("Jailbreaking", "cyber security and misuse"),
+        ("Harmful code generation", "cyber security and misuse"), ("Decision bias", "bias and fairness"),
+        ("Toxic output", "toxicity and harmful content"), ("Over- or under-reliance", "misinformation"),
+        ("Data acquisition restrictions", "legal and intellectual property"), ("Non-disclosure", "transparency"),
+        ("Generated content ownership and IP", "legal and intellectual property"),
+        ("Lack of testing diversity", "robustness and reliability"), ("Misaligned actions", "autonomy and agents"),
+        ("Impact on affected communities", "society and environment"), ("Data leakage", "privacy"),
+    ],
+)  # fmt: skip
+def test_names_of_the_ibm_risk_atlas_are_accepted(name, domain):
+    assert risk_domains({"possible_risks": [name]}) == (domain,)
+
+
 def test_risks_fall_into_domains_and_none_is_lost():
     card = {"possible_risks": [{"category": "Output bias"}, {"category": "Membership inference attack"}, "moon dust"]}
     assert risk_domains(card) == ("bias and fairness", "privacy", "other")

@@ -3,7 +3,10 @@
 import json
 import random
 
+import duckdb
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evalcards import warehouse
 from evalcards.baselines import bare_leaderboard, loop_signals, pandas_signals, rows_of, top_changes
@@ -11,8 +14,11 @@ from evalcards.compare import compare, score_difference
 from evalcards.errors import InputError, SnapshotExists, UnitMismatch, UnknownModel
 from evalcards.generator import PATTERNS, generate
 from evalcards.identity import ModelIndex, parse_model, route_id, slug
+from evalcards.importers import Options, lm_eval
+from evalcards.samples import lm_eval_file
 from evalcards.schema import BenchmarkCard, ModelMeta, read_log
 from evalcards.signals import rollup
+from evalcards.signals.slots import SLOTS
 from evalcards.significance import corpus_tests, error_of, holm, z_test
 from evalcards.snapshots import diff
 from evalcards.store import Store
@@ -92,6 +98,49 @@ def assert_equal_to_loop(store):
         assert line["cross_spread"] == ours.cross_spread
         assert warehouse.fields_of(line["cross_differs"]) == ours.cross_fields
         assert line["n_parties"] == ours.parties
+
+
+loose_rows = st.lists(
+    st.tuples(
+        st.sampled_from([0.25, 0.3, 0.7, 0.75, 12.0]), st.sampled_from(["A", "a ", "B", "", None]),
+        st.sampled_from([{}, {"top_k": 1}, {"top_k": 2, "temperature": 0}, {"prompt_template": ""}]),
+        st.sampled_from(["same", "x", "y"]),
+    ),
+    min_size=1, max_size=9,
+)  # fmt: skip
+
+
+@settings(max_examples=15)
+@given(rows=loose_rows)
+def test_sql_equals_the_literal_loop_on_any_triple(record, rows):
+    with Store(None) as store:
+        logs = []
+        for number, (score, party, arguments, identity) in enumerate(rows):
+            document = record(score, organisation=party, arguments=arguments, identity=identity, number=number)
+            logs.append(read_log(document))
+        store.add(logs)
+        store.signals()
+        assert_equal_to_loop(store)
+
+
+def test_the_profile_of_slots_is_the_slots(store):
+    try:
+        rates = rollup(store, profile="slots")["overall"]["reproducibility"]
+        missing = store.fetch("SELECT missing, required, has_reproducibility_gap, slots FROM row_signals JOIN results "
+                              "USING (row_id)")  # fmt: skip
+        for bits, asked, gap, states in missing:
+            told = dict(zip(SLOTS, states, strict=True))
+            assert warehouse.named(bits, "slots") == tuple(s for s, state in told.items() if state == "m")
+            assert warehouse.named(asked, "slots") == tuple(s for s, state in told.items() if state in "md")
+            assert gap == ("m" in states)
+        for slot, rate in rates["missing"].items():
+            place = list(SLOTS).index(slot)
+            assert rate["of"] == sum(states[place] in "md" for *_, states in missing)
+            assert rate["count"] == sum(states[place] == "m" for *_, states in missing)
+        with pytest.raises(InputError, match="choose one of paper, paper-h1, spec4, slots"):
+            store.signals("best")
+    finally:
+        store.signals()
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -253,10 +302,21 @@ def test_cards_move_rows_to_their_benchmark(record):
 
 def test_queries_cannot_change_the_store(store):
     assert store.query("SELECT count(*) AS n FROM results").to_pylist() == [{"n": 450}]
+    joined = "WITH r AS (FROM Results) SELECT count(*) AS n FROM r JOIN groups USING (group_id)"
+    assert store.query(joined).to_pylist() == [{"n": 450}]
     for sql in ("DELETE FROM results", "SELECT 1; SELECT 2", "DROP TABLE logs", "COPY results TO 'x.csv'", "SELECT"):
         with pytest.raises(InputError):
             store.query(sql)
     assert store.fetch("SELECT count(*) FROM results") == [(450,)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT * FROM read_text('/etc/hostname')", "SELECT * FROM 'http://127.0.0.1:9/x.parquet'", "SELECT * FROM store"],
+)
+def test_queries_see_neither_files_nor_network_nor_variables(store, sql):
+    with pytest.raises(InputError, match="query: "):
+        store.query(sql)
 
 
 def test_a_store_file_is_opened_again_with_all_its_dictionaries(tmp_path, corpus):
@@ -280,6 +340,16 @@ def test_a_store_file_is_opened_again_with_all_its_dictionaries(tmp_path, corpus
             store.signals("spec4")
 
 
+def test_somebody_elses_database_is_left_alone(tmp_path):
+    path = tmp_path / "theirs.duckdb"
+    with duckdb.connect(str(path)) as theirs:
+        theirs.execute("CREATE TABLE meta (key VARCHAR, value VARCHAR)")
+    with pytest.raises(InputError, match="no store of this version"):
+        Store(path)
+    with duckdb.connect(str(path)) as theirs:
+        assert theirs.execute("SELECT table_name FROM duckdb_tables()").fetchall() == [("meta",)]
+
+
 def test_a_file_that_is_no_store_is_refused(tmp_path):
     path = tmp_path / "x.duckdb"
     path.write_text("not a database, and long enough to look like one" * 200)
@@ -296,6 +366,31 @@ def test_parquet_export_reads_back(tmp_path, corpus, store):
     assert (result.rows, result.failed) == (450, 0)
     with pytest.raises(InputError, match="already exists"):
         store.export(tmp_path)
+
+
+def test_parts_of_the_tables_give_the_signals_of_the_whole(tmp_path, store):
+    written = store.export(tmp_path, parts=3)
+    assert len([path for path in written if path.name == "results.parquet"]) == 3
+    wanted = {row[0]: row for row in store.fetch("SELECT * FROM group_signals")}
+    found = {}
+    for part in range(3):
+        with duckdb.connect() as other:
+            other.execute(f"CREATE VIEW results AS FROM read_parquet('{tmp_path}/results/part={part}/*.parquet')")
+            warehouse.compute(other)
+            found |= {row[0]: row for row in other.execute("SELECT * FROM group_signals").fetchall()}
+    assert found == wanted
+    with pytest.raises(InputError, match="parts"):
+        store.export(tmp_path / "x", parts=0)
+
+
+def test_what_an_importer_had_to_write_does_not_count_as_reported(tmp_path):
+    path = lm_eval_file(tmp_path)[0]
+    scores = []
+    for options in (Options(), Options(organisation="Us"), Options(organisation="Us", relationship="other")):
+        with Store(None) as store:
+            store.add(lm_eval(path, options).logs)
+            scores.append(store.completeness()["gsm8k"].field_scores["eee.source_metadata"])
+    assert scores == [0.25, 0.5, 0.75]
 
 
 def test_snapshots_never_change_and_tell_what_did(record):

@@ -234,17 +234,22 @@ def test_a_person_reads_filters_and_drills_down(page, site):
 def test_a_thousand_rows_filter_sort_and_print(page, site):
     address, _ = site
     page.goto(f"{address}/model/big__model")
-    rows = page.locator("table.results tbody tr:visible")
-    assert rows.count() == 1000
+
+    def shown():
+        """How many rows can be seen; asked in the page, where a thousand questions cost nothing."""
+        rows = "[...document.querySelectorAll('table.results tbody tr')]"
+        return page.evaluate(f"{rows}.filter((row) => row.checkVisibility()).length")
+
+    assert shown() == 1000
     page.keyboard.press("f")
     page.keyboard.type("part 0042")
-    assert rows.count() == 1
+    assert shown() == 1
     page.get_by_role("button", name="Clear").click()
     page.wait_for_function("document.querySelector('.count').value === '1000 results'")
     head = page.get_by_role("button", name="Benchmark")
     head.click()
     head.click()
-    assert "part 0999" in rows.first.inner_text()
+    assert "part 0999" in page.locator("table.results tbody tr").first.inner_text()
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")

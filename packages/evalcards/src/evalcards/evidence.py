@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evalcards.signals.slots import disclosed
+
 _NOT_AVAILABLE = {"unknown", "not available", "n/a"}
 
 
@@ -37,7 +39,8 @@ def evidence_of(result: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, 
     config = _mapping(result.get("generation_config"))
     arguments = _mapping(config.get("generation_args"))
     details = _mapping(config.get("additional_details"))
-    agentic = _mapping(arguments.get("agentic_eval_config"))
+    # EEE's converters write the shell {"available_tools": []} for every run; it says nothing of an agent.
+    agentic = {key: value for key, value in _mapping(arguments.get("agentic_eval_config")).items() if disclosed(value)}
     source = _mapping(result.get("source_data"))
     uncertainty = _mapping(_mapping(result.get("score_details")).get("uncertainty"))
     library = _mapping(log.get("eval_library"))
@@ -52,7 +55,7 @@ def evidence_of(result: Mapping[str, Any], log: Mapping[str, Any]) -> dict[str, 
         "limits": {**_mapping(arguments.get("eval_limits")), **_mapping(details.get("eval_limits"))},
         "agent": {
             "eval_plan": arguments.get("eval_plan") if agentic else None,
-            "agentic_eval_config": arguments.get("agentic_eval_config"),
+            "agentic_eval_config": agentic,
         },
         "score": {
             "sample_size": uncertainty.get("num_samples") or source.get("samples_number") or details.get("n_samples")

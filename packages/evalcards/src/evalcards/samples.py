@@ -89,6 +89,7 @@ def helm_run(folder: Path) -> tuple[Path, int, int]:
             "model": "example/one",
             "model_deployment": "example/one",
         },
+        "metric_specs": [{"class_name": "helm.benchmark.metrics.basic_metrics.BasicGenerationMetric", "args": {}}],
         "groups": ["mmlu"],
     }
     state = {
@@ -97,8 +98,13 @@ def helm_run(folder: Path) -> tuple[Path, int, int]:
             {
                 "instance": {"input": {"text": "?"}, "references": [{"output": {"text": "a"}, "tags": ["correct"]}],
                              "split": "test", "id": f"id{i}"},
-                "request": {"prompt": "Question: ?", "temperature": 0.0, "max_tokens": 1, "top_p": 1},
-                "result": {"success": True, "completions": [{"text": " A"}], "request_datetime": 1764000000 + i},
+                "reference_index": None, "request_mode": None, "train_trial_index": 0, "num_train_instances": 5,
+                "output_mapping": {"A": "a"}, "prompt_truncated": False,
+                "request": {"model_deployment": "example/one", "model": "example/one", "prompt": "Question: ?",
+                            "temperature": 0.0, "max_tokens": 1, "top_p": 1},
+                "result": {"success": True, "embedding": [], "cached": False, "request_time": 0.8,
+                           "request_datetime": 1764000000 + i,
+                           "completions": [{"text": " A", "logprob": -0.1, "tokens": []}]},
             }
             for i in range(3)
         ],

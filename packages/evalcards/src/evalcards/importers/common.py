@@ -166,10 +166,15 @@ def strings(**values: Any) -> dict[str, str]:
 
 
 def iso(seconds: float | int | None) -> str | None:
-    """Return Unix seconds as ISO 8601 in UTC."""
-    if seconds is None:
+    """Return Unix seconds as ISO 8601 in UTC; None for none, or for seconds in no year of the calendar."""
+    try:
+        return (
+            None
+            if seconds is None
+            else datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
+        )
+    except (OverflowError, ValueError, OSError):
         return None
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
 
 
 def file_time(path: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 RISK_DOMAINS: dict[str, tuple[str, ...]] = {
     "bias and fairness": (
         "bias", "fairness", "discriminat", "stereotyp", "decision bias", "output bias", "data bias",
-        "unrepresentative data",
+        "unrepresentative data", "exclusion",
     ),
     "toxicity and harmful content": (
         "toxic", "hate", "harmful output", "offensive", "abuse", "spreading toxicity", "harmful content", "violence",
@@ -24,26 +24,31 @@ RISK_DOMAINS: dict[str, tuple[str, ...]] = {
     ),
     "privacy": (
         "privacy", "personal information", "personal data", "reidentification", "membership inference",
-        "attribute inference", "exposing personal information", "memoriz", "memoris", "anonym",
+        "attribute inference", "exposing personal information", "memoriz", "memoris", "anonym", "data leakage",
     ),
     "cyber security and misuse": (
         "cyber", "malware", "jailbreak", "prompt injection", "prompt leaking", "evasion attack", "extraction attack",
         "data poisoning", "dangerous use", "nonconsensual use", "misuse", "weapon", "cbrn", "improper usage", "hacking",
+        "prompt priming", "harmful code", "tokens attack", "instructions attack", "interactions attack",
+        "unauthorized use",
     ),
     "legal and intellectual property": (
         "copyright", "intellectual property", "legal", "licen", "confidential", "revealing confidential information",
-        "data usage rights", "plagiarism",
+        "usage rights", "plagiarism", "usage restrictions", "acquisition restrictions", "transfer restrictions",
+        "ip information", "ip/", "ownership",
     ),
     "robustness and reliability": (
         "robust", "reliab", "distribution shift", "poor model accuracy", "over-fitting", "overfitting", "contaminat",
-        "data contamination", "brittle", "lack of domain data", "unreliable",
+        "data contamination", "brittle", "lack of domain data", "unreliable", "data curation", "retraining",
+        "temporal gap", "risk testing", "testing diversity", "usage definition", "reproducib",
     ),
     "transparency": (
         "transparen", "explain", "unexplainable output", "untraceable attribution", "lack of system transparency",
-        "inaccessible training data", "uncertain data provenance", "interpretab",
+        "inaccessible training data", "uncertain data provenance", "interpretab", "non-disclosure",
     ),
     "autonomy and agents": (
-        "agent", "autonom", "loss of control", "tool use", "goal misalignment", "scheming", "sandbagging", "deception",
+        "agent", "autonom", "loss of control", "tool use", "misalign", "goal misalignment", "scheming", "sandbagging",
+        "deception", "redundant actions", "trust mismatch", "mitigation and maintenance",
     ),
     "society and environment": (
         "job", "labor", "labour", "environment", "energy", "human exploitation", "impact on", "societ", "education",
