@@ -178,6 +178,7 @@ class _Run:
         self.ledger: dict[str, tuple[str, str, str, int, int, int]] = {}
         self.origins: dict[str, str] = {}
         self.renewed: list[str] = []
+        self.held = 0
 
     def hash(self, path: Path) -> str:
         """Return the identity of a file as this import reads it."""
@@ -212,7 +213,8 @@ class _Run:
         """Keep what was read, and store it if it is much."""
         self.gathered.extend(part)
         self.origins |= {log.evaluation_id: origin for log in part.logs}
-        if self.gathered.rows + sum(map(len, self.gathered.instances.values())) > _MOST_ROWS:
+        self.held += part.rows + sum(map(len, part.instances.values()))
+        if self.held > _MOST_ROWS:
             self.flush()
 
     def flush(self) -> None:

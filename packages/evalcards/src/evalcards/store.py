@@ -21,7 +21,7 @@ from evalcards.readonly import run_query
 from evalcards.rows import Codes, Encoder, log_id
 from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
 from evalcards.signals.completeness import Completeness, Field, completeness
-from evalcards.tables import insert, instance_line, prepare, write_batch
+from evalcards.tables import forget_failures, insert, instance_line, prepare, write_batch
 
 SIGNAL_VERSION = "1.0"
 
@@ -186,8 +186,7 @@ class Store:
             with self.transaction() as connection:
                 write_batch(connection, encoder)
                 self._write_instances(instances or {}, added)
-                for path in renewed:
-                    connection.execute("DELETE FROM failures WHERE path = $1 OR starts_with(path, $1 || '/')", [path])
+                forget_failures(connection, list(renewed))
                 insert(connection, "failures", [(f.path, f.where, f.reason, f.rows) for f in failures])
                 insert(connection, "ledger", list(ledger))
                 if rows:

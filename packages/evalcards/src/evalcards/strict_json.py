@@ -41,6 +41,7 @@ def _refuse(name: str) -> Any:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 _LENIENT = json.JSONDecoder(object_pairs_hook=_unique)
 
 
@@ -130,7 +131,7 @@ def too_large(path: str, size: int, max_bytes: int) -> SchemaError:
 
 def canonical(value: Any) -> str:
     """Return canonical JSON: sorted keys, no spaces, non-ASCII characters as they are."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _CANONICAL.encode(value)
 
 
 def _place(text: str, offset: int) -> tuple[int, int]:

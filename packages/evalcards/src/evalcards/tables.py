@@ -90,6 +90,17 @@ def insert(connection: Any, table: str, lines: list[tuple[Any, ...]], *, verb: s
         connection.unregister("incoming")
 
 
+def forget_failures(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
+    """Take what the failure report says of files, or of anything in folders, out of it."""
+    # A statement per file would cost more than reading it, and mostly there is nothing to take out.
+    if paths and connection.execute("SELECT 1 FROM failures LIMIT 1").fetchone():
+        connection.execute(
+            """DELETE FROM failures WHERE EXISTS (SELECT 1 FROM (SELECT unnest($paths) AS renewed)
+            WHERE path = renewed OR starts_with(path, renewed || '/'))""",
+            {"paths": paths},
+        )
+
+
 def instance_line(log_id: str, sample: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return an instance record as a line of ``instances``; the same record of the same log has the same id."""
     judged = sample.get("evaluation")

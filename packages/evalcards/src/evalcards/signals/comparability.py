@@ -28,6 +28,7 @@ SETUP_FIELDS = (
 """What makes two runs of one triple different runs."""
 
 SLACK = 1 + 1e-9
+_ENCODER = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str)
 
 
 class Difference(NamedTuple):
@@ -74,7 +75,7 @@ def number(value: Any) -> float | None:
 
 def canonical_setting(value: Any) -> str:
     """Return the canonical JSON of a setting, by which settings are compared."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    return _ENCODER.encode(value)
 
 
 def threshold(metric_config: Any, factor: float = 1.0) -> tuple[float, str]:
