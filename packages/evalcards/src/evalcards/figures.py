@@ -77,9 +77,12 @@ def draw_overview(summed: dict[str, Any]) -> Figure:
         fields = overall["completeness"]["fields"]
         means = sorted((100 * entry["mean"] for entry in fields.values()), reverse=True)
         axes[0, 1].bar(range(1, len(means) + 1), means, color=PALETTE[4])
-        axes[0, 1].axhline(100 * (overall["completeness"]["mean"] or 0), color="#333333", linewidth=1, linestyle="--")
+        axes[0, 1].axhline(
+            100 * (overall["completeness"]["mean"] or 0), color="#333333", linewidth=1, linestyle="--", label="mean"
+        )
         axes[0, 1].set(title="2 Completeness", xlabel="reporting field, most reported first", ylabel="% of benchmarks",
                        ylim=(0, 100))  # fmt: skip
+        axes[0, 1].legend()
         kinds = overall["provenance"]["source_types"]
         _bars(axes[1, 0], [kind.replace("_", " ") for kind in kinds] + ["several parties"],
               [*kinds.values(), overall["provenance"]["multi_source"]],
