@@ -110,7 +110,7 @@ loose_rows = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(rows=loose_rows)
 def test_sql_equals_the_literal_loop_on_any_triple(record, rows):
     with Store(None) as store:

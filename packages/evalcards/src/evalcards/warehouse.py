@@ -7,6 +7,7 @@ that tests hold this one equal to.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from evalcards.signals.comparability import SETUP_FIELDS, SLACK, threshold
@@ -163,6 +164,7 @@ def fields_of(bits: int) -> tuple[str, ...]:
     return tuple(field for bit, field in enumerate(SETUP_FIELDS) if bits >> bit & 1)
 
 
+@functools.cache
 def profile_bits(profile: str) -> dict[str, int]:
     """Return the fields, or slots, that a profile may ask for, in its order, each with its bit."""
     if profile == BY_SLOTS:
@@ -170,6 +172,7 @@ def profile_bits(profile: str) -> dict[str, int]:
     return {field: BIT[field] for field in required_fields(True, profile)}
 
 
+@functools.cache
 def named(bits: int, profile: str = "paper") -> tuple[str, ...]:
     """Return the fields, or slots, of a bit set ``required`` or ``missing``, in the profile's order."""
     return tuple(field for field, bit in profile_bits(profile).items() if bits & bit)
