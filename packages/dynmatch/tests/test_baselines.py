@@ -6,6 +6,7 @@ import pytest
 from dynmatch import baselines
 from dynmatch.compare import run_all
 from dynmatch.factory import exact_cost
+from dynmatch.protocol import Update
 from dynmatch.streams import window_clouds
 from papers_shared.errors import InputError
 
@@ -48,3 +49,15 @@ def test_compare_has_a_row_per_method_and_exact_ones_say_one():
     assert {"dynmatch exact", "dynmatch grid", "dynmatch hub", "POT emd2, warm start", *baselines.METHODS} == set(rows)
     for name in ("dynmatch exact", "scipy LSA", "lapx lapjv", "POT emd2", "POT emd2, warm start"):
         assert rows[name]["largest ratio"] == pytest.approx(1, rel=1e-6)
+
+
+def test_compare_says_how_often_the_sides_were_unequal_and_gives_a_point_of_weight_two_twice():
+    points = [("A", 0.0, 2), ("B", 1.0, 1), ("B", 3.0, 1), ("A", 0.5, 1)]
+    updates = [Update("insert", s, n, (x,), w) for n, (s, x, w) in enumerate(points)]
+    rows = {r["method"]: r for r in run_all(updates, 1, 0, lambda n: None)}
+    # The sides are equal once, at the third update: there W_1 = 1 + 3. At the first there is no cost to compare.
+    assert rows["POT emd2"]["answers"] == rows["sliced W1"]["answers"] == 1
+    assert rows["POT emd2"]["note"] == "2 times the sides had unequal sizes"
+    assert rows["scipy LSA"]["note"] is None
+    for name in ("scipy LSA", "POT emd2", "POT emd2, warm start", "nearest greedy"):
+        assert rows[name]["largest ratio"] == pytest.approx(1)

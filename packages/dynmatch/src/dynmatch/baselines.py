@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
 from dynmatch.costs import Real
+from dynmatch.errors import UnequalSizesError
 from papers_shared.errors import InputError
 
 Points = Float[np.ndarray, "n d"]
@@ -152,7 +153,7 @@ def sliced(A: Points, B: Float[np.ndarray, "m d"], directions: int = 64, seed: i
 
 def _equal(A: np.ndarray, B: np.ndarray) -> int:
     if len(A) != len(B) or not len(A):
-        raise InputError(f"this peer needs two sets of one size, got {len(A)} and {len(B)}")
+        raise UnequalSizesError(f"this peer needs two sets of one size, got {len(A)} and {len(B)}")
     return len(A)
 
 

@@ -11,3 +11,7 @@ class NotAMetricError(InputError):
 
 class CapacityError(InputError):
     """A number is beyond what the arithmetic or the memory limit can hold."""
+
+
+class UnequalSizesError(InputError):
+    """A peer that matches sets of one size was given others."""
