@@ -113,8 +113,9 @@ def test_unreadable_update_files(tmp_path):
         (tmp_path / name).write_text(text)
         with pytest.raises(InputError):
             data.read_updates(tmp_path / name)
-    with pytest.raises(InputError, match="cannot read"):
-        data.read_updates(tmp_path / "absent.csv")
+    for ending in ("csv", "jsonl", "npy", "npz", "parquet"):
+        with pytest.raises(InputError, match="no such file"):
+            data.read_updates(tmp_path / f"absent.{ending}")
     (tmp_path / "e.jsonl").write_text('{"op": "query"}\n{broken\n')
     with pytest.raises(InputError, match="line 2: not JSON"):
         data.read_updates(tmp_path / "e.jsonl")
@@ -139,16 +140,17 @@ def test_taxi_trips_become_requests_and_free_cars(tmp_path, ending):
     else:
         pq.write_table(pa.table(TRIPS), path)
     assert trips.is_taxi(path)
-    updates, skipped = trips.read_taxi(path)
-    assert skipped == 0
+    updates, skipped, placeless = trips.read_taxi(path)
+    assert (skipped, placeless) == (0, 1)
     assert [(u.op, u.id) for u in updates[:3]] == [("insert", "A1"), ("insert", "A0"), ("insert", "B1")]
-    assert len(updates) == 8  # the trip without coordinates is left out
+    assert [u.id for u in updates if u.op == "insert"] == ["A1", "A0", "B1", "B0"]  # trip 2 has no place
+    assert [u.id for u in updates if u.op == "delete"] == ["A1", "A0", "B1"]  # by 19:23, when the last car is free
     a = {u.id: u.point for u in updates if u.op == "insert"}
     assert a["A1"][0] - a["A0"][0] == pytest.approx(0.01 * 111.195 * np.cos(np.radians(40.755)), rel=1e-6)
     assert a["A1"][1] - a["A0"][1] == pytest.approx(1.11195, rel=1e-6)
     matcher = ExactMatcher()
     matcher.apply(updates)
-    assert matcher.size == (0, 0)
+    assert matcher.size == (0, 1)
     path.with_suffix(".other.csv").write_text("pickup_longitude\n1\n")
     with pytest.raises(InputError, match="no column"):
         trips.read_taxi(path.with_suffix(".other.csv"))
@@ -161,8 +163,9 @@ def test_a_trip_without_a_time_is_named_or_counted(tmp_path):
     path.write_text("\n".join([",".join(TRIPS), *(",".join(map(str, row)) for row in rows)]) + "\n")
     with pytest.raises(InputError, match="line 3: a time that is none"):
         trips.read_taxi(path)
-    updates, skipped = trips.read_taxi(path, skip_bad=True)
-    assert (len(updates), skipped) == (4, 1)
+    updates, skipped, placeless = trips.read_taxi(path, skip_bad=True)
+    assert [u.id for u in updates] == ["A0", "A0", "B0"]
+    assert (skipped, placeless) == (1, 1)
 
 
 def test_graph_files_become_shortest_paths(tmp_path):

@@ -110,7 +110,10 @@ def _stream(updates: Path | None, metric: str, skip_bad: bool, seed: int) -> tup
     if updates is None:
         return streams.city(seed=seed), 0, given | {"unit": "km"}
     if trips.is_taxi(updates):
-        return *trips.read_taxi(updates, skip_bad=skip_bad), given | {"unit": "km"}
+        found = trips.read_taxi(updates, skip_bad=skip_bad)
+        if found.placeless and not quiet():
+            typer.echo(f"left out {found.placeless} trips without coordinates", err=True)
+        return found.updates, found.skipped, given | {"unit": "km"}
     return *data.read_updates(updates, skip_bad, nodes), given
 
 

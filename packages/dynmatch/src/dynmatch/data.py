@@ -36,7 +36,8 @@ WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 def no_file(path: Path, error: OSError) -> InputError:
     """Return what to tell the user of a file that cannot be opened."""
-    return InputError(f"cannot read {path}: {(error.strerror or str(error)).lower()}")
+    reason = "no such file or directory" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+    return InputError(f"cannot read {path}: {reason.lower()}")
 
 
 def _identity(value: Any) -> Id:

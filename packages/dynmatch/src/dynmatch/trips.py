@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,13 +25,20 @@ def _column(table: dict[str, list[Any]], path: Path, what: str, *names: str) -> 
     raise InputError(f"{path}: no column for the {what}", hint=f"looked for {', '.join(names)}")
 
 
-def read_taxi(
-    path: Path, patience: Real = 15.0, limit: int | None = None, skip_bad: bool = False
-) -> tuple[list[Update], int]:
+class Trips(NamedTuple):
+    """Updates of a trip table; trips left out for a time that is none, and for coordinates that are 0 or missing."""
+
+    updates: list[Update]
+    skipped: int
+    placeless: int
+
+
+def read_taxi(path: Path, patience: Real = 15.0, limit: int | None = None, skip_bad: bool = False) -> Trips:
     """Turn a trip table with the columns of the NYC Taxi & Limousine Commission into requests and free cars.
 
     A trip is a request (A) at its pick-up from then on, and a free car (B) at its drop-off from then on; each leaves
-    after ``patience`` minutes. Coordinates become km east and north of the mean pick-up.
+    after ``patience`` minutes. The stream ends with the last arrival. Coordinates become km east and north of the mean
+    pick-up.
 
     Parameters
     ----------
@@ -46,9 +53,7 @@ def read_taxi(
 
     Returns
     -------
-    updates : list of Update
-    skipped : int
-        Bad times; trips without coordinates (0, 0 or empty) are left out without being counted.
+    Trips
 
     Raises
     ------
@@ -77,11 +82,13 @@ def read_taxi(
             events.append((float(minute[i]), 1, side, i, point))
             events.append((float(minute[i]) + patience, 0, side, i, None))
     events.sort(key=lambda e: e[:4])
+    while events[-1][4] is None:
+        events.pop()
     updates = [
         Update("insert", side, f"{side}{i}", point) if point else Update("delete", None, f"{side}{i}")
         for _, _, side, i, point in events
     ]
-    return updates, int(bad.sum())
+    return Trips(updates, int(bad.sum()), int((~bad & ~good).sum()))
 
 
 def _csv_columns(path: Path) -> dict[str, list[Any]]:
