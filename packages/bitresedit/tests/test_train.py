@@ -149,6 +149,12 @@ def test_rate_warms_up_then_falls_to_zero_along_a_cosine():
     assert values[10:] == sorted(values[10:], reverse=True)
 
 
+def test_a_restart_repeats_the_schedule_at_its_own_peak_and_leaves_the_first_cycle_alone():
+    whole = [learning_rate_factor(step, 250, 10, 100, 0.5) for step in range(251)]
+    assert whole[:100] == [learning_rate_factor(step, 100, 10) for step in range(100)]
+    assert whole[100:] == [0.5 * learning_rate_factor(step, 150, 10) for step in range(151)]
+
+
 def test_a_scene_of_the_training_set_needs_no_other():
     assert scene_at(3, 5) == scene_at(3, 5)
     assert len({scene_at(3, index).caption() for index in range(20)}) > 10

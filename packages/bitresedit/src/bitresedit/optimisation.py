@@ -51,11 +51,20 @@ def batch_indices(count: int, batch: int, step: int, seed: int, stage: int) -> T
     return order[place * batch : (place + 1) * batch]
 
 
-def learning_rate_factor(step: int, steps: int, warmup: int) -> float:
-    """Linear warm-up to 1, then half a cosine down to 0 at ``steps``."""
+def learning_rate_factor(step: int, steps: int, warmup: int, restart: int = 0, restart_peak: float = 0.5) -> float:
+    """Linear warm-up to 1, then half a cosine down to 0 at ``steps``; with ``restart``, that twice.
+
+    The first cycle then ends at step ``restart``, and the second reaches ``restart_peak`` and ends at ``steps`` [1]_.
+
+    References
+    ----------
+    .. [1] Loshchilov and Hutter, SGDR: Stochastic Gradient Descent with Warm Restarts, ICLR 2017.
+    """
+    if restart and step >= restart:
+        return restart_peak * learning_rate_factor(step - restart, steps - restart, warmup)
     if step < warmup:
         return (step + 1) / (warmup + 1)
-    progress = (step - warmup) / max(1, steps - warmup)
+    progress = (step - warmup) / max(1, (restart or steps) - warmup)
     return 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 

@@ -55,6 +55,8 @@ class TransformerRecipe:
         Muon's peak rate for the matrices inside the layers, in AdamW's scale of update sizes.
     warmup
         Linear warm-up steps, then a cosine to zero.
+    restart, restart_peak
+        Step at which warm-up and cosine begin again, at this fraction of the peak rates, to end at ``steps``; 0: never.
     max_flip
         Bits of the input are flipped with a probability drawn uniformly below this, once a picture.
     caption_dropout
@@ -72,6 +74,8 @@ class TransformerRecipe:
     matrix_rate: float = 5e-3
     betas: tuple[float, float] = (0.9, 0.97)
     warmup: int = 100
+    restart: int = 0
+    restart_peak: float = 0.5
     max_flip: float = 0.2
     caption_dropout: float = 0.1
     short_captions: float = 0.4
@@ -136,7 +140,7 @@ _SCENE96 = Recipe(
     tokenizer=TokenizerConfig(image_size=96, patch=12, d=64, schedule=_square(1, 2, 3, 4, 6, 8, 8, 8)),
     transformer=_SCENE_VAR,
     tokenizer_training=TokenizerRecipe(steps=5000),
-    transformer_training=TransformerRecipe(steps=7000),
+    transformer_training=TransformerRecipe(steps=13_000, restart=7000),
 )
 RECIPES: dict[str, Recipe] = {
     "scene96": _SCENE96,

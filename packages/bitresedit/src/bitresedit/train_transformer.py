@@ -222,7 +222,8 @@ def train_transformer(
         while state.step < plan.steps:
             begun = time.perf_counter()
             loss = _loss(state, bsq, data, weights, recipe, seed, precision)
-            state.update(loss, learning_rate_factor(state.step, plan.steps, plan.warmup))
+            factor = learning_rate_factor(state.step, plan.steps, plan.warmup, plan.restart, plan.restart_peak)
+            state.update(loss, factor)
             state.seconds += time.perf_counter() - begun
             bar.advance()
             if state.step % every == 0 or state.step == plan.steps:
