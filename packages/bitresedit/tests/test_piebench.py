@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.ndimage import correlate1d
@@ -63,6 +63,7 @@ def literal_mask(pairs: list[int], shape: tuple[int, int], border: bool) -> np.n
     return mask
 
 
+@settings(max_examples=40)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 34), st.integers(0, 50)), max_size=6),
     border=st.booleans(),
