@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +103,12 @@ def test_boxes_that_select_nothing_are_refused(given_box):
         read_mask(given_box, (40, 60))
 
 
+@pytest.mark.parametrize(("given_box", "shown"), [("0.1,0.1,0.4,0.4", "0.1,0.1,0.4,0.4"), ((0, 0, math.nan, 5), "nan")])
+def test_a_refused_box_is_shown_as_it_was_given(given_box, shown):
+    with pytest.raises(MaskError, match=shown):
+        read_mask(given_box, (40, 60))
+
+
 def test_the_same_mask_reads_the_same_from_every_form(tmp_path):
     mask = box(5, 10, 20, 30)
     path = tmp_path / "mask.png"
@@ -127,6 +135,13 @@ def test_soft_masks_are_cut_at_half():
     assert read_mask(np.array([[40, 127], [128, 255]], np.uint8), (2, 2)).tolist() == [[False, False], [True, True]]
 
 
+def test_a_picture_of_zeros_and_ones_is_a_mask_too(tmp_path):
+    mask = box(5, 10, 20, 30)
+    Image.fromarray(mask.astype(np.uint8)).save(tmp_path / "mask.png")
+    with pytest.warns(UserWarning, match="0 and 1 only"):
+        assert np.array_equal(read_mask(tmp_path / "mask.png", (40, 60)).numpy(), mask)
+
+
 def test_another_size_is_resized_to_the_nearest_pixel_with_a_warning():
     mask = np.array([[True, False], [False, True]])
     with pytest.warns(UserWarning, match="2x2 and the picture 6x4"):
@@ -134,7 +149,10 @@ def test_another_size_is_resized_to_the_nearest_pixel_with_a_warning():
     assert np.array_equal(laid.numpy(), np.kron(mask, np.ones((2, 3), bool)))
 
 
-@pytest.mark.parametrize("mask", ["nowhere.png", np.zeros((4, 4)), np.zeros((2, 4, 4)) + 1, np.full((4, 4), np.nan)])
+@pytest.mark.parametrize(
+    "mask",
+    ["nowhere.png", "", ".", np.zeros((4, 4)), np.zeros((2, 4, 4)) + 1, np.full((4, 4), np.nan)],
+)
 def test_unusable_masks_are_refused(mask):
     with pytest.raises(MaskError):
         read_mask(mask, (4, 4))

@@ -13,12 +13,11 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bitresedit.backbones import Cond, KVCache
 from bitresedit.errors import CheckpointError
 from bitresedit.scene_model import SceneModel, caption_ids
 from bitresedit.shapes_only import shapes_only
 from bitresedit.tokenizer import SceneTokenizer, TokenizerConfig
-from bitresedit.var_transformer import VARConfig
+from bitresedit.var_transformer import Cond, KVCache, VARConfig
 from papers_shared.artifacts import write_safetensors
 
 _DEFAULT = "scene96.safetensors"
