@@ -162,6 +162,7 @@ def test_shards_together_are_the_whole_suite(run, tmp_path, scene_file, fresh_pr
     assert {row["id"]: row["background_psnr"] for row in parts} == pytest.approx(key, abs=1e-3)
     assert failed(run(*args, "--out", "parts", "--shard", "3/2"), "--shard is '3/2'")
     assert failed(run("bench", "--suite", "piebench", "--ckpt", scene_file), "--data")
+    assert failed(run(*args, "--clip", "here", "--out", "other"), "--clip goes with --suite piebench")
 
 
 BENCH = ("bench", "--count", "3", "--methods", "bitresedit", "--batch", "1", "--out", "b", "--ckpt")

@@ -127,6 +127,7 @@ def pictures_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
+    found = [p for p in found if not p.name.startswith(".")]  # "._photo.jpg" is what macOS notes beside photo.jpg
     if not found:
         raise InputError(f"{path} holds no picture", f"picture files end in {', '.join(SUFFIXES)}")
     return found
