@@ -59,6 +59,12 @@ def test_nothing_is_overwritten_without_force(edit, tmp_path):
     assert edit("--force").code == 0
 
 
+def test_a_file_in_the_place_of_a_folder_is_named_before_any_work(edit, run, tmp_path):
+    (tmp_path / "taken").touch()
+    assert failed(edit("--out", "taken/x.png"), "taken", "is a file")
+    assert failed(run("samples", "--out", "taken"), "taken", "is a file")
+
+
 @pytest.mark.usefixtures("quick_panels")
 def test_the_same_seed_writes_the_same_picture_and_json_is_the_record(edit, picture, tmp_path):
     first = edit(picture, *PROMPTS, *BOX, "--seed", 3, "--out", "a.png", "--json")
@@ -79,6 +85,7 @@ def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_pa
     for name in ("one.png", "two.jpg"):
         Image.fromarray(photo).save(folder / name)
     (folder / "notes.txt").write_text("not a picture")
+    (folder / "._one.png").write_bytes(b"notes of macOS")
     ran = edit(folder, *PROMPTS, *BOX, "--seeds", "1..3", "--out", "out")
     assert ran.code == 0, ran.err
     names = sorted(p.name for p in (tmp_path / "out").iterdir())

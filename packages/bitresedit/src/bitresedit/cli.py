@@ -170,14 +170,15 @@ def samples(
     json_: Json = False,
 ) -> None:
     """List the bundled samples, or write them as pictures."""
-    from bitresedit.data import load_sample, sample_names
+    from bitresedit.data import load_sample, make_folder, sample_names
 
     rows = []
+    if out is not None:
+        make_folder(out)
     for name in track(sample_names(), "rendering"):
         item = load_sample(name)
         rows.append({"sample": name, "source": item.source, "target": item.target, "mask": float(item.mask.mean())})
         if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
             for part, picture in (("source", item.image), ("mask", item.mask), ("truth", item.truth)):
                 save_image(out / f"{name}-{part}.png", picture, force=force)
     if out is not None:

@@ -131,3 +131,19 @@ def pictures_in(path: Path) -> list[Path]:
     if not found:
         raise InputError(f"{path} holds no picture", f"picture files end in {', '.join(SUFFIXES)}")
     return found
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for outputs, with its parents; one that is there is left alone.
+
+    Raises
+    ------
+    InputError
+        If a file is in its place, or the place cannot be written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"cannot write to {path}: it, or a part of it, is a file", "name a folder") from None
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path}: {error.strerror}", "name another") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,7 +30,7 @@ class _Unset(TorchFunctionMode):
 
 
 @contextmanager
-def shapes_only() -> Iterator[None]:
+def shapes_only() -> Generator[None]:
     """Build modules on the meta device, for ``load_state_dict(..., assign=True)``.
 
     Neither time nor memory goes into weights that are replaced at once, and torch's global generator stays as it was.
