@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
@@ -44,6 +44,7 @@ def test_kl_is_finite_and_right_at_huge_logodds(dtype):
     assert bernoulli_kl(huge, other).tolist() == pytest.approx([2e4 - 1e4, 1e4, 0.0, 0.0, math.log(2)])
 
 
+@settings(max_examples=40)
 @given(LOGITS, LOGITS)
 def test_kl_is_nonnegative_zero_at_equality_and_mirror_symmetric(p, q):
     a, b = torch.tensor([p, p], dtype=torch.float64), torch.tensor([q, p], dtype=torch.float64)
@@ -120,6 +121,7 @@ def test_no_budget_keeps_the_reference_and_no_limits_keep_the_wish(solver):
     assert bool((a == 1).all())
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from([0.01, 0.3, 1.0]))
 def test_bisect4_stops_between_the_reference_and_the_exact_step(seed, delta):
     raw, ref = pairs(50, seed)

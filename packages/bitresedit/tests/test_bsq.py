@@ -20,6 +20,7 @@ def latent(seed: int, batch: int, d: int, size: tuple[int, int]) -> torch.Tensor
     return torch.randn(batch, d, *size, generator=torch.Generator().manual_seed(seed))
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 70), st.integers(0, 1000))
 def test_every_code_has_norm_one_and_its_own_signs(d, seed):
     bits = torch.rand(2, 3, 4, d, generator=torch.Generator().manual_seed(seed)) < 0.5
@@ -45,6 +46,7 @@ def test_latent_minus_sum_is_the_residual_left_by_a_literal_loop(schedule, d, se
     torch.testing.assert_close(target - bsq.sum(bits), residual, atol=1e-6, rtol=0)
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 64), st.integers(0, 1000))
 def test_full_size_scale_leaves_the_closed_form_residual_norm(d, seed):
     # ||R - q||^2 = ||R||^2 + 1 - 2 ||R||_1 / sqrt(d): it may be larger than ||R||^2.

@@ -44,7 +44,8 @@ def test_without_arguments_the_sample_is_edited_and_three_files_are_written(edit
     assert entry["kept_codes_differ_by"] == 0
     assert "truth_psnr" in entry
     assert "against the ground truth" in ran.out
-    kept = "codes outside the gate identical" if entry["kept_share"] else "the gate is open everywhere"
+    share = entry["kept_share"]
+    kept = f"codes outside the gate ({share:.0%} of the grid) identical" if share else "the gate is open everywhere"
     assert kept in ran.out
     assert "wrote edited.png, panel.png, edit.json" in ran.out
 
@@ -56,6 +57,12 @@ def test_nothing_is_overwritten_without_force(edit, tmp_path):
     assert (tmp_path / "edited.png").read_bytes() == b"mine"
     assert not (tmp_path / "panel.png").exists()
     assert edit("--force").code == 0
+
+
+def test_a_file_in_the_place_of_a_folder_is_named_before_any_work(edit, run, tmp_path):
+    (tmp_path / "taken").touch()
+    assert failed(edit("--out", "taken/x.png"), "taken", "is a file")
+    assert failed(run("samples", "--out", "taken"), "taken", "is a file")
 
 
 @pytest.mark.usefixtures("quick_panels")
@@ -78,6 +85,7 @@ def test_a_folder_and_several_seeds_give_a_folder_of_edits(edit, picture, tmp_pa
     for name in ("one.png", "two.jpg"):
         Image.fromarray(photo).save(folder / name)
     (folder / "notes.txt").write_text("not a picture")
+    (folder / "._one.png").write_bytes(b"notes of macOS")
     ran = edit(folder, *PROMPTS, *BOX, "--seeds", "1..3", "--out", "out")
     assert ran.code == 0, ran.err
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
@@ -327,7 +335,7 @@ def test_an_edit_with_infinity_runs_from_the_published_files(run, tmp_path, infi
     model = ("--backbone", "infinity", "--ckpt", infinity_folder, "--pn", "0.06M", "--set", "null=cfg_uncond")
     ran = run("edit", picture, "--source", "a [red] ball", "--target", "a [blue] ball", *BOX, *model)
     assert ran.code == 0, ran.err
-    assert "codes outside the gate identical" in ran.out
+    assert "of the grid) identical" in ran.out
     record = json.loads((tmp_path / "edit.json").read_text())
     assert (record["config"]["cfg"], record["config"]["null"]) == (4.0392, "cfg_uncond")
     assert len(record["edits"][0]["trace"]) == 7
@@ -339,6 +347,14 @@ def test_a_bad_photo_for_the_small_model_is_told_with_its_psnr(edit, picture):
     assert "warning" in ran.err
     assert "dB PSNR" in ran.err
     assert "--backbone infinity" in ran.err
+    folder = picture.parent / "photos"
+    folder.mkdir()
+    for name in ("a.png", "b.png"):
+        (folder / name).write_bytes(picture.read_bytes())
+    ran = edit(folder, *PROMPTS, *BOX)
+    assert ran.err.count("warning") == 1
+    assert "2 of 2 pictures" in ran.err
+    assert "a.png, " in ran.err
 
 
 @pytest.mark.usefixtures("quick_panels")

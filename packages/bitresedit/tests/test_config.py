@@ -35,6 +35,8 @@ def test_settings_are_read_from_text():
         ({"lock": "maybe"}, "lock is 'maybe'; choose from off, auto, on"),
         ({"solver": "newton"}, "choose from exact, bisect4"),
         ({"eta": "-1"}, "out of range"),
+        ({"eta": "inf"}, "finite"),
+        ({"cfg": "inf"}, "finite"),
         ({"delta": "nan"}, "out of range"),
         ({"tau": "0"}, "out of range"),
         ({"top_p": "1.5"}, "out of range"),

@@ -53,7 +53,7 @@ def test_a_thin_mask_survives_the_reduction():
 def test_a_mask_outside_the_crop_is_refused():
     mask = torch.zeros(100, 60, dtype=torch.bool)
     mask[:10] = True
-    with pytest.raises(MaskError, match="centred crop"):
+    with pytest.raises(MaskError, match=r"centred crop; that part is the box 0,20,60,80"):
         Frame.fit((100, 60), (32, 32)).mask(mask)
 
 
@@ -65,6 +65,7 @@ def test_the_forms_of_a_picture_agree():
         pixels / 255.0,
         torch.from_numpy(pixels / 127.5 - 1).permute(2, 0, 1),
         torch.from_numpy(pixels / 127.5 - 1).permute(2, 0, 1)[None].float(),
+        torch.from_numpy(pixels).permute(2, 0, 1),
     ]
     for form in forms:
         assert np.array_equal(np.asarray(as_picture(form)), pixels)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as nnf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
@@ -36,6 +38,7 @@ def test_gate_is_dilation_resampling_blur_and_division_by_the_maximum(size, grid
     np.testing.assert_allclose(gate[0, 0].numpy(), literal_gate(mask, grid, width, sigma), atol=1e-6)
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 95), st.integers(0, 95), st.integers(1, 90), st.integers(1, 90))
 def test_gate_is_one_somewhere_and_in_range_for_every_box(top, left, height, width):
     mask = torch.zeros(96, 96, dtype=torch.bool)
@@ -100,6 +103,12 @@ def test_boxes_that_select_nothing_are_refused(given_box):
         read_mask(given_box, (40, 60))
 
 
+@pytest.mark.parametrize(("given_box", "shown"), [("0.1,0.1,0.4,0.4", "0.1,0.1,0.4,0.4"), ((0, 0, math.nan, 5), "nan")])
+def test_a_refused_box_is_shown_as_it_was_given(given_box, shown):
+    with pytest.raises(MaskError, match=shown):
+        read_mask(given_box, (40, 60))
+
+
 def test_the_same_mask_reads_the_same_from_every_form(tmp_path):
     mask = box(5, 10, 20, 30)
     path = tmp_path / "mask.png"
@@ -126,6 +135,13 @@ def test_soft_masks_are_cut_at_half():
     assert read_mask(np.array([[40, 127], [128, 255]], np.uint8), (2, 2)).tolist() == [[False, False], [True, True]]
 
 
+def test_a_picture_of_zeros_and_ones_is_a_mask_too(tmp_path):
+    mask = box(5, 10, 20, 30)
+    Image.fromarray(mask.astype(np.uint8)).save(tmp_path / "mask.png")
+    with pytest.warns(UserWarning, match="0 and 1 only"):
+        assert np.array_equal(read_mask(tmp_path / "mask.png", (40, 60)).numpy(), mask)
+
+
 def test_another_size_is_resized_to_the_nearest_pixel_with_a_warning():
     mask = np.array([[True, False], [False, True]])
     with pytest.warns(UserWarning, match="2x2 and the picture 6x4"):
@@ -133,7 +149,10 @@ def test_another_size_is_resized_to_the_nearest_pixel_with_a_warning():
     assert np.array_equal(laid.numpy(), np.kron(mask, np.ones((2, 3), bool)))
 
 
-@pytest.mark.parametrize("mask", ["nowhere.png", np.zeros((4, 4)), np.zeros((2, 4, 4)) + 1, np.full((4, 4), np.nan)])
+@pytest.mark.parametrize(
+    "mask",
+    ["nowhere.png", "", ".", np.zeros((4, 4)), np.zeros((2, 4, 4)) + 1, np.full((4, 4), np.nan)],
+)
 def test_unusable_masks_are_refused(mask):
     with pytest.raises(MaskError):
         read_mask(mask, (4, 4))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import cmath
 import math
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tiny_networks import oracle_positions, tiny_transformer, tiny_vae
 
 from bitresedit.backbones import Backbone
@@ -314,8 +316,18 @@ def test_a_missing_extra_is_named(monkeypatch, t5_folder: Path):
 
 
 def test_a_folder_without_t5_is_named(tmp_path: Path):
-    with pytest.raises(CheckpointError, match="no T5 encoder"):
+    with pytest.raises(CheckpointError, match="no T5 tokenizer"):
         T5Text(tmp_path)
+
+
+def test_a_t5_without_some_of_its_weights_is_refused(t5_folder: Path, tmp_path: Path):
+    folder = shutil.copytree(t5_folder, tmp_path / "t5")
+    tensors = load_file(folder / "model.safetensors")
+    save_file(
+        {k: v for k, v in tensors.items() if "layer_norm" not in k}, folder / "model.safetensors", {"format": "pt"}
+    )
+    with pytest.raises(CheckpointError, match=r"no T5 encoder .* weights are missing"):
+        T5Text(folder)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

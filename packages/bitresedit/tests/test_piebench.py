@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.ndimage import correlate1d
@@ -63,6 +63,7 @@ def literal_mask(pairs: list[int], shape: tuple[int, int], border: bool) -> np.n
     return mask
 
 
+@settings(max_examples=40)
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 34), st.integers(0, 50)), max_size=6),
     border=st.booleans(),
@@ -97,6 +98,9 @@ def test_bad_masks_name_the_run(pairs: list[int], message: str):
     [
         ({"mask": None}, "entry 7 of .*mapping_file.json"),
         ({"mask": [1]}, "entry 7 .*pairs"),
+        ({"mask": ["1", "x"]}, "entry 7 .*not a list of whole numbers"),
+        ({"image_path": 5}, "entry 7 .*image_path is 5, not text"),
+        ({"editing_prompt": None}, "entry 7 .*editing_prompt is None, not text"),
         ({"editing_type_id": "10"}, "editing_type_id 10 is not 0 to 9"),
         ({"image_path": "nowhere.jpg"}, "1 of 1 images are missing, first .*nowhere.jpg"),
     ],
@@ -122,6 +126,12 @@ def test_bad_files_are_named(bench: Path, tmp_path: Path):
         path.write_text(text)
         with pytest.raises(BitResEditError, match=message):
             load(path)
+
+
+def test_a_mapping_file_with_a_byte_order_mark_is_read(bench: Path, tmp_path: Path):
+    text = (bench / "mapping_file.json").read_text()
+    (tmp_path / "mapping_file.json").write_text(text, encoding="utf-8-sig")
+    assert [item.id for item in load(tmp_path / "mapping_file.json", bench)] == list(json.loads(text))
 
 
 def literal_ssim(a: np.ndarray, b: np.ndarray) -> float:
@@ -275,6 +285,13 @@ def test_structure_distance_is_the_mse_of_key_similarities(dino: Path):
 def test_a_folder_without_dino_is_named(dino: Path, tmp_path: Path):
     with pytest.raises(CheckpointError, match="no DINO vision transformer"):
         StructureDistance(tmp_path)
+
+
+def test_a_folder_of_another_network_is_refused_and_not_filled_with_random_weights(dino: Path, clip: Path):
+    with pytest.raises(CheckpointError, match="weights are missing"):
+        StructureDistance(clip)
+    with pytest.raises(CheckpointError, match="no CLIP model"):
+        Clip(dino)
 
 
 def literal_clip(model, image: np.ndarray, ids: list[int]) -> float:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitresedit.errors import PromptError
@@ -62,6 +62,7 @@ def test_phrases_are_the_brackets_or_the_differing_words(source, target, phrases
     assert contrast_phrases(source, target) == phrases
 
 
+@settings(max_examples=40)
 @given(WORDS, WORDS)
 def test_shared_positions_pair_equal_words_in_order(source, target):
     pairs = shared_positions([*source, "", ""], [*target, ""])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -37,6 +37,7 @@ def batch_of(backbone, photo, mask, count=1, sources=SOURCE, targets=TARGET, see
     )
 
 
+@settings(max_examples=40)
 @given(
     hnp.arrays("float32", (2, 3, 4, 4), elements=st.floats(-8, 8, width=32)),
     hnp.arrays("float32", (2, 1, 4, 4), elements=st.sampled_from([0.0, 1.0, 0.3, 0.5])),

@@ -164,3 +164,14 @@ def test_damaged_files_are_told_apart(backbone, tmp_path):
 def test_a_caption_of_factors_is_in_the_vocabulary(backbone):
     factors = Factors("large", "blue", "metal", "ball", "sand", "sunset")
     assert backbone.text([factors.caption()]).mask.sum() > 8
+
+
+def test_loading_leaves_torchs_generator_alone_and_no_weight_without_values(scene_file):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    models = SceneVAR.load(scene_file), SceneVAR.load_default()
+    probe = Probe.load_default()
+    assert torch.equal(torch.rand(2), expected)
+    for module in (probe, *(part for model in models for part in (model.tokenizer, model.model))):
+        assert not any(value.is_meta for value in (*module.parameters(), *module.buffers()))

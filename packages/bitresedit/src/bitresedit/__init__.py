@@ -8,9 +8,7 @@
 
 from __future__ import annotations
 
-from bitresedit.backbones import Backbone
-from bitresedit.backbones.infinity import Infinity
-from bitresedit.backbones.scene_var import SceneVAR
+from bitresedit.backbones import Backbone, Infinity, SceneVAR
 from bitresedit.baselines import METHODS
 from bitresedit.config import EditConfig
 from bitresedit.data import load_sample

@@ -114,6 +114,11 @@ def load_suite(
         If PIE-Bench's files or networks cannot be read, or the bundled probe cannot be.
     """
     if suite == "scenes":
+        if given := [name for name, folder in {"data": data, **networks}.items() if folder is not None]:
+            raise BitResEditError(
+                f"--{given[0]} goes with --suite piebench",
+                "rendered scenes are read by the bundled probe",
+            )
         return scene_tasks(make_suite(count or 60), Probe.load_default())
     if data is None:
         raise BitResEditError("PIE-Bench needs its folder", "the one that holds mapping_file.json")

@@ -39,7 +39,7 @@ def allowed_fraction(d_raw: float, d_ref: float, delta: float, solver: str = "ex
     if kl(d_raw, d_ref) <= delta:
         return 1.0
     low, high = 0.0, 1.0
-    for _ in range(4 if solver == "bisect4" else 200):
+    for _ in range(4 if solver == "bisect4" else 60):
         middle = (low + high) / 2
         if kl(d_ref + middle * (d_raw - d_ref), d_ref) <= delta:
             low = middle

@@ -84,8 +84,8 @@ def edit(
     config = settings_for(loaded, values)
     at_once = model.at_once(batch)
     record = edit_files(loaded, config, method, plan, batch=at_once, force=force, resume=resume, track=track)
-    for entry in record["edits"]:
-        _warn_if_unfamiliar(model.backbone, entry)
+    if model.backbone == "scene":
+        _warn_of_unfamiliar(record["edits"])
     if json_:
         emit_json(record)
     elif plan.folder is None:
@@ -102,17 +102,28 @@ def edit(
         )
 
 
-def _warn_if_unfamiliar(backbone: str, entry: dict[str, Any]) -> None:
+def _warn_of_unfamiliar(entries: list[dict[str, Any]]) -> None:
     import warnings
 
-    quality = entry["reconstruction_psnr"]
-    if backbone == "scene" and quality is not None and quality < _UNFAMILIAR_DB:
-        warnings.warn(
-            f"{entry['image']}: the small scene model reproduces this picture at only {quality:.1f} dB PSNR "
-            "(its own scenes: over 32); it draws simple rendered scenes. "
-            "For photos use --backbone infinity --ckpt FOLDER",
-            stacklevel=1,
+    quality = {entry["image"]: entry["reconstruction_psnr"] for entry in entries}
+    poor = {name: value for name, value in quality.items() if value is not None and value < _UNFAMILIAR_DB}
+    if not poor:
+        return
+    if len(quality) == 1:
+        found = "{}: the small scene model reproduces this picture at only {:.1f} dB PSNR".format(
+            *next(iter(poor.items()))
         )
+    else:
+        worst, first = min(poor, key=poor.__getitem__), ", ".join(list(poor)[:3]) + (", ..." if len(poor) > 3 else "")
+        found = (
+            f"{len(poor)} of {len(quality)} pictures ({first}): the small scene model reproduces them at less than "
+            f"{_UNFAMILIAR_DB:.0f} dB PSNR, {worst} at {poor[worst]:.1f}"
+        )
+    warnings.warn(
+        f"{found} (its own scenes: over 32); it draws simple rendered scenes. "
+        "For photos use --backbone infinity --ckpt FOLDER",
+        stacklevel=1,
+    )
 
 
 def _print_edit(entry: dict[str, Any], record: dict[str, Any]) -> None:
@@ -130,7 +141,7 @@ def _print_edit(entry: dict[str, Any], record: dict[str, Any]) -> None:
         for row in entry["trace"]
     ]
     table(rows)
-    kept = "codes outside the gate identical"
+    kept = f"codes outside the gate ({entry['kept_share']:.0%} of the grid) identical"
     if entry["kept_share"] == 0:
         kept = "the gate is open everywhere, no code is kept"
     elif entry["kept_codes_differ_by"] > 0:
@@ -159,14 +170,15 @@ def samples(
     json_: Json = False,
 ) -> None:
     """List the bundled samples, or write them as pictures."""
-    from bitresedit.data import load_sample, sample_names
+    from bitresedit.data import load_sample, make_folder, sample_names
 
     rows = []
+    if out is not None:
+        make_folder(out)
     for name in track(sample_names(), "rendering"):
         item = load_sample(name)
         rows.append({"sample": name, "source": item.source, "target": item.target, "mask": float(item.mask.mean())})
         if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
             for part, picture in (("source", item.image), ("mask", item.mask), ("truth", item.truth)):
                 save_image(out / f"{name}-{part}.png", picture, force=force)
     if out is not None:

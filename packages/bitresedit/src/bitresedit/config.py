@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,8 +75,10 @@ class EditConfig:
     def __post_init__(self) -> None:
         for name in CHOICES:
             _check_choice(name, getattr(self, name))
-        at_least_zero = ("cfg", "eta", "delta", "linf", "lock_scales")
+        at_least_zero = ("delta", "linf", "lock_scales")
         fits = {name: (getattr(self, name) >= 0, "at least 0") for name in at_least_zero}
+        # An infinite limit is no limit; an infinite strength is no number times zero.
+        fits |= {name: (0 <= getattr(self, name) < math.inf, "at least 0 and finite") for name in ("cfg", "eta")}
         fits |= {"tau": (self.tau > 0, "above 0"), "top_p": (0 < self.top_p <= 1, "above 0 and at most 1")}
         for name, (fit, allowed) in fits.items():
             if not fit:

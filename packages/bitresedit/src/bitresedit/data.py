@@ -127,6 +127,23 @@ def pictures_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     found = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and p.is_file())
+    found = [p for p in found if not p.name.startswith(".")]  # "._photo.jpg" is what macOS notes beside photo.jpg
     if not found:
         raise InputError(f"{path} holds no picture", f"picture files end in {', '.join(SUFFIXES)}")
     return found
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for outputs, with its parents; one that is there is left alone.
+
+    Raises
+    ------
+    InputError
+        If a file is in its place, or the place cannot be written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"cannot write to {path}: it, or a part of it, is a file", "name a folder") from None
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path}: {error.strerror}", "name another") from None

@@ -19,7 +19,7 @@ from torch import Tensor
 from bitresedit.backbones import Backbone
 from bitresedit.baselines import METHODS, check_methods
 from bitresedit.config import EditConfig
-from bitresedit.data import SUFFIXES, Sample, load_sample, pictures_in
+from bitresedit.data import SUFFIXES, Sample, load_sample, make_folder, pictures_in
 from bitresedit.editor import EditItem, Editor, EditResult
 from bitresedit.errors import BitResEditError, CheckpointError
 from bitresedit.frames import psnr
@@ -128,6 +128,7 @@ def plan_edits(
                 raise InputError(f"{option} {path} is the picture to edit", "choose another name; --force keeps it too")
         for path in (planned.edited, planned.panel, record):
             refuse_existing(path, force)
+            make_folder(path.parent)
         return Plan([planned], source, target, where, None, record)
     folder = out or Path("edits")
     if folder.suffix or folder.is_file() or panel is not None:
@@ -279,7 +280,7 @@ def _write(
     planned: PlannedEdit, result: EditResult, plan: Plan, method: str, probe: Probe | None, force: bool
 ) -> dict[str, Any]:
     known = _known_truth(planned.picture, plan)
-    planned.edited.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(planned.edited.parent)
     save_image(planned.edited, result.image, force=force)
     caption = (
         f"“{plan.source}” → “{plan.target}”, {method}, seed {planned.seed}. "

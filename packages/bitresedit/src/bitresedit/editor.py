@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bitresedit.backbones import Backbone
 from bitresedit.config import EditConfig
+from bitresedit.errors import BitResEditError
 from bitresedit.frames import Frame, ImageLike, as_picture, fitted, psnr
 from bitresedit.gate import MaskLike, auto_mask, edit_gate, read_mask
 from bitresedit.prompts import checked_prompts, warn_if_same
@@ -181,6 +182,8 @@ class Editor:
         # Prompts first: they are cheap to check, and a wrong one should not wait for an encoder.
         for item in items:
             checked_prompts(item.source, item.target)
+            if not isinstance(item.seed, int | np.integer):
+                raise BitResEditError(f"the seed is {item.seed!r}, not a whole number")
         for source, target in dict.fromkeys((item.source, item.target) for item in items):
             warn_if_same(source, target)
         pictures = [as_picture(item.image) for item in items]
@@ -202,7 +205,7 @@ class Editor:
             coverage=torch.stack([p.mask.float().mean() for p in prepared]),
             sources=[item.source for item in items],
             targets=[item.target for item in items],
-            generators=[torch.Generator().manual_seed(item.seed) for item in items],
+            generators=[torch.Generator().manual_seed(int(item.seed)) for item in items],
         )
         outcome = self.method(self.backbone, self.config, batch)
         pictures_out = self.backbone.decode(torch.cat([outcome.latent, outcome.source_latent])).cpu()

@@ -63,7 +63,10 @@ class Frame:
         left, top, right, bottom = self.box
         crop = mask[top:bottom, left:right]
         if not bool(crop.any()):
-            raise MaskError("mask selects no pixel of the part that the model sees, a centred crop")
+            raise MaskError(
+                "mask selects no pixel of the part that the model sees, a centred crop",
+                f"that part is the box {left},{top},{right},{bottom} of the picture",
+            )
         return nnf.adaptive_max_pool2d(crop[None, None].float(), self.size)[0, 0] > 0
 
     def unmask(self, mask: Bool[Tensor, "H W"], size: tuple[int, int]) -> Image.Image:
@@ -103,7 +106,7 @@ def as_picture(image: ImageLike) -> Image.Image:
     ----------
     image
         Path; PIL image of any mode; array ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8 or [0, 1]; or a tensor
-        ``[3, h, w]`` or ``[1, 3, h, w]`` in [-1, 1] as backbones use.
+        ``[3, h, w]`` or ``[1, 3, h, w]``, uint8 or in [-1, 1] as backbones use.
 
     Raises
     ------
@@ -113,11 +116,13 @@ def as_picture(image: ImageLike) -> Image.Image:
     if not isinstance(image, Tensor):
         return open_image(image)
     pixels = image.detach().float().cpu()
+    if image.dtype == torch.uint8:
+        pixels = pixels / 127.5 - 1
     pixels = pixels[0] if pixels.ndim == 4 and pixels.shape[0] == 1 else pixels
     if pixels.ndim != 3 or pixels.shape[0] != 3:
         raise BitResEditError(f"an image tensor is [3, h, w] or [1, 3, h, w], got {list(image.shape)}")
     if not bool((pixels.abs() <= 1 + 1e-4).all()):
-        raise BitResEditError("an image tensor must lie in [-1, 1]")
+        raise BitResEditError("an image tensor must lie in [-1, 1], or be uint8")
     return to_picture(pixels)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ MaskLike = str | Path | Sequence[int | float] | np.ndarray | Tensor
 
 _BOX = re.compile(r"\s*(-?\d+(?:\.\d+)?)" + r"\s*,\s*(-?\d+(?:\.\d+)?)" * 3 + r"\s*")
 _SMALL_GRID = 24
+_KINDS = "give a picture, a box x0,y0,x1,y1, or auto"
 _BOX_HINT = "give a box instead: --mask x0,y0,x1,y1"
 
 
@@ -123,16 +125,26 @@ def _selected(mask: MaskLike, size: tuple[int, int]) -> Tensor:
     if isinstance(mask, str) and (numbers := _BOX.fullmatch(mask)):
         return _box([float(x) for x in numbers.groups()], size)
     if isinstance(mask, str | Path):
-        if not Path(mask).exists():
-            raise MaskError(f"cannot read the mask '{mask}'", "give a picture, a box x0,y0,x1,y1, or auto")
-        grey = np.asarray(open_image(mask, mode="L"))
-        return _resized(torch.from_numpy(grey > 127), size)
+        return _resized(_painted(mask), size)
     if isinstance(mask, np.ndarray | Tensor):
         return _resized(_binary(torch.as_tensor(mask)), size)
-    numbers = list(mask)
+    try:
+        numbers = [float(x) for x in mask]
+    except (TypeError, ValueError):
+        raise MaskError(f"cannot read the mask {mask!r}", _KINDS) from None
     if len(numbers) != 4:
         raise MaskError(f"a box has four numbers x0,y0,x1,y1, got {len(numbers)}")
-    return _box([float(x) for x in numbers], size)
+    return _box(numbers, size)
+
+
+def _painted(path: str | Path) -> Tensor:
+    if not str(path) or not Path(path).is_file():
+        raise MaskError(f"cannot read the mask '{path}'", _KINDS)
+    grey = np.array(open_image(path, mode="L"))
+    if grey.max() == 1:
+        warnings.warn(f"{path} holds 0 and 1 only, not black and white: 1 is taken for white", stacklevel=4)
+        return torch.from_numpy(grey == 1)
+    return torch.from_numpy(grey > 127)
 
 
 def _binary(mask: Tensor) -> Tensor:
@@ -150,10 +162,11 @@ def _binary(mask: Tensor) -> Tensor:
 
 def _box(numbers: Sequence[int | float], size: tuple[int, int]) -> Tensor:
     height, width = size
-    x0, y0, x1, y1 = (round(number) for number in numbers)
+    finite = all(math.isfinite(number) for number in numbers)
+    x0, y0, x1, y1 = (round(number) for number in numbers) if finite else (0, 0, 0, 0)
     if x1 <= x0 or y1 <= y0 or x0 >= width or y0 >= height or x1 <= 0 or y1 <= 0:
         raise MaskError(
-            f"the box {x0},{y0},{x1},{y1} selects no pixel of the {width}x{height} picture",
+            f"the box {','.join(f'{number:g}' for number in numbers)} selects no pixel of the {width}x{height} picture",
             "a box is x0,y0,x1,y1 in pixels from the top left",
         )
     selected = torch.zeros(height, width, dtype=torch.bool)

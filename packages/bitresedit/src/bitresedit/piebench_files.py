@@ -31,6 +31,7 @@ EDITING_TYPES = (
 """Names of ``editing_type_id`` 0 to 9."""
 
 _FIELDS = ("image_path", "original_prompt", "editing_prompt", "editing_type_id", "mask")
+_TEXTS = ("image_path", "original_prompt", "editing_prompt", "editing_instruction", "blended_word")
 
 
 def decode_rle(pairs: Sequence[int], shape: tuple[int, int] = SIZE, border: bool = True) -> Bool[np.ndarray, "h w"]:
@@ -153,7 +154,7 @@ def load(mapping_file: str | Path, root: str | Path | None = None) -> list[Item]
     mapping_file = Path(mapping_file)
     root = mapping_file.parent if root is None else Path(root)
     try:
-        entries = json.loads(mapping_file.read_text())
+        entries = json.loads(mapping_file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise BitResEditError(f"cannot read {mapping_file}: {error.strerror}") from error
     except ValueError as error:
@@ -179,8 +180,13 @@ def _item(key: str, entry: Any, root: Path, mapping_file: Path) -> Item:
         raise BitResEditError(f"{where}: editing_type_id {kind} is not 0 to {len(EDITING_TYPES) - 1}")
     try:
         mask = decode_rle(entry["mask"])
-    except (MaskError, TypeError, ValueError) as error:
+    except MaskError as error:
         raise MaskError(f"{where}: {error}") from error
+    except (TypeError, ValueError, OverflowError):
+        raise MaskError(f"{where}: the mask is not a list of whole numbers") from None
+    for field in _TEXTS:
+        if not isinstance(entry.get(field, ""), str):
+            raise BitResEditError(f"{where}: {field} is {entry[field]!r}, not text")
     candidates = (root / entry["image_path"], root / "annotation_images" / entry["image_path"])
     return Item(
         id=key,

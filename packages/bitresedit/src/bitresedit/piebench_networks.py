@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from bitresedit.checkpoint import read
 from bitresedit.errors import BitResEditError, CheckpointError
+from bitresedit.pretrained import whole_model
 
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -69,10 +70,8 @@ class StructureDistance:
 
     def __init__(self, folder: str | Path, device: str | torch.device = "cpu") -> None:
         folder = _folder(folder, "DINO")
-        try:
-            model = _transformers().ViTModel.from_pretrained(folder, add_pooling_layer=False, local_files_only=True)
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"no DINO vision transformer in {folder}: {str(error).splitlines()[0]}") from error
+        kind = _transformers().ViTModel
+        model = whole_model(kind, folder, "DINO vision transformer", add_pooling_layer=False, local_files_only=True)
         self.model = model.to(device).requires_grad_(False).eval()
         # The projection is called `key` or `k_proj`, by version of the library.
         projections = [module for name, module in self.model.named_modules() if name.endswith((".key", ".k_proj"))]
@@ -178,11 +177,11 @@ class Clip:
 
     def _hf(self, folder: Path) -> Any:
         transformers = _transformers()
+        model = whole_model(transformers.CLIPModel, folder, "CLIP model", local_files_only=True)
         try:
-            model = transformers.CLIPModel.from_pretrained(folder, local_files_only=True)
             processor = transformers.CLIPProcessor.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"no CLIP model in {folder}: {str(error).splitlines()[0]}") from error
+            raise CheckpointError(f"no CLIP processor in {folder}: {str(error).splitlines()[0]}") from error
         model.to(self.device).requires_grad_(False).eval()
         longest = model.config.text_config.max_position_embeddings
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from .errors import CheckpointError
 from .scenes import FACTORS, Factors, Scene, render, sample_scene, silhouettes
 from .scenes.scene import SECOND_FACTORS
+from .shapes_only import shapes_only
 
 IMAGE_SIZE = 96
 
@@ -142,10 +143,11 @@ class Probe(nn.Module):
         CheckpointError
             If the file is missing, damaged, or made for another network.
         """
-        probe = cls()
+        with shapes_only():
+            probe = cls()
         try:
             state = load_file(path)
-            probe.load_state_dict({name: value.float() for name, value in state.items()})
+            probe.load_state_dict({name: value.float() for name, value in state.items()}, assign=True)
         except Exception as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(

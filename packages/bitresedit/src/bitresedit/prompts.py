@@ -36,8 +36,11 @@ def checked_prompts(source: str, target: str) -> tuple[str, str]:
     Raises
     ------
     PromptError
-        If a prompt is empty or its brackets do not pair.
+        If a prompt is not text or empty, or its brackets do not pair.
     """
+    for name, text in (("source", source), ("target", target)):
+        if not isinstance(text, str):
+            raise PromptError(f"the {name} prompt is {text!r}, not text")
     source_text, target_text = strip_brackets(source), strip_brackets(target)
     if not target_text:
         raise PromptError("the target prompt is empty", "describe the picture as it should become")

@@ -24,6 +24,7 @@ from bitresedit.backbones.infinity_weights import load_transformer, load_vae
 from bitresedit.bsq import MultiScaleBSQ, upsample
 from bitresedit.checkpoint import read
 from bitresedit.errors import BitResEditError, CheckpointError
+from bitresedit.pretrained import whole_model
 from bitresedit.var_transformer import Cond, KVCache, VARTransformer
 
 _DTYPES = (torch.float32, torch.bfloat16)
@@ -66,9 +67,9 @@ class T5Text:
         local = Path(name).exists()
         try:
             self.tokenizer: Any = AutoTokenizer.from_pretrained(str(name), local_files_only=local)
-            self.encoder = T5EncoderModel.from_pretrained(str(name), local_files_only=local, dtype=dtype)
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"no T5 encoder at {name}: {str(error).splitlines()[0]}") from error
+            raise CheckpointError(f"no T5 tokenizer in {name}: {str(error).splitlines()[0]}") from error
+        self.encoder = whole_model(T5EncoderModel, name, "T5 encoder", local_files_only=local, dtype=dtype)
         self.encoder.to(device).requires_grad_(False).eval()
         self.max_tokens = max_tokens
 

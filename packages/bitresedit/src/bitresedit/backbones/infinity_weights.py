@@ -8,15 +8,15 @@ The transformer here keeps its blocks in one flat list; published files keep the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from bitresedit.backbones.infinity_vae import InfinityVAE, VAEConfig, published_names
 from bitresedit.errors import CheckpointError
+from bitresedit.shapes_only import shapes_only
 from bitresedit.var_transformer import VARConfig, VARTransformer
 
 CHUNKS = 8
@@ -117,27 +117,9 @@ def read_transformer_config(tensors: Mapping[str, Tensor]) -> VARConfig:
     )
 
 
-class _Unset(TorchFunctionMode):
-    """Skip arithmetic on meta tensors, which has no values to give and costs seconds of imports."""
-
-    _ARITHMETIC = frozenset({"normal_", "uniform_", "zero_", "add_", "mul_", "mul", "div"})
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        first = args[0] if args else kwargs.get("tensor")
-        skipped = (
-            getattr(func, "__module__", "") == "torch.nn.init" or getattr(func, "__name__", "") in self._ARITHMETIC
-        )
-        if skipped and isinstance(first, Tensor) and first.is_meta:
-            return first
-        return (torch.empty if func is torch.randn else func)(*args, **kwargs)
-
-
 def meta_transformer(config: VARConfig) -> VARTransformer:
     """Build a transformer without memory: names and shapes only."""
-    with torch.device("meta"), _Unset():
+    with shapes_only():
         return VARTransformer(config, [(1, 1)])
 
 
@@ -267,7 +249,7 @@ def load_vae(tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) 
 
 def meta_vae(config: VAEConfig) -> InfinityVAE:
     """Build an autoencoder without memory: names and shapes only."""
-    with torch.device("meta"), _Unset():
+    with shapes_only():
         return InfinityVAE(config)
 
 

@@ -13,11 +13,11 @@ from jaxtyping import Float
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bitresedit.backbones import Cond, KVCache
 from bitresedit.errors import CheckpointError
 from bitresedit.scene_model import SceneModel, caption_ids
+from bitresedit.shapes_only import shapes_only
 from bitresedit.tokenizer import SceneTokenizer, TokenizerConfig
-from bitresedit.var_transformer import VARConfig
+from bitresedit.var_transformer import Cond, KVCache, VARConfig
 from papers_shared.artifacts import write_safetensors
 
 _DEFAULT = "scene96.safetensors"
@@ -98,8 +98,9 @@ class SceneVAR:
             raise CheckpointError(f"{path.name} is not a whole safetensors file: {error}") from error
         try:
             shapes = json.loads(metadata["shapes"])
-            tokenizer = SceneTokenizer(_tokenizer_config(shapes["tokenizer"]))
-            model = SceneModel(VARConfig(**shapes["transformer"]), tokenizer.config.schedule, shapes["text_layers"])
+            with shapes_only():
+                tokenizer = SceneTokenizer(_tokenizer_config(shapes["tokenizer"]))
+                model = SceneModel(VARConfig(**shapes["transformer"]), tokenizer.config.schedule, shapes["text_layers"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path.name} does not describe a scene model ({error})") from error
         for prefix, module in (("tokenizer.", tokenizer), ("model.", model)):
@@ -186,4 +187,4 @@ def _load(module: torch.nn.Module, tensors: dict[str, Tensor], name: str) -> Non
             + ", ".join([*missing, *wrong][:4]),
             hint="it was made for another model",
         )
-    module.load_state_dict({key: tensors[key] for key in wanted})
+    module.load_state_dict({key: tensors[key] for key in wanted}, assign=True)

@@ -260,17 +260,17 @@ class Scene:
         return (main, second)
 
 
+def _pick(rng: np.random.Generator, values: Sequence[str]) -> str:
+    return values[int(rng.integers(len(values)))]
+
+
 def sample_factors(rng: np.random.Generator) -> Factors:
     """Draw all factors uniformly; one scene in two has a second object, in another colour than the main one."""
-
-    def pick(values: Sequence[str]) -> str:
-        return values[int(rng.integers(len(values)))]
-
-    main = {name: pick(FACTORS[name]) for name in FACTORS if name not in SECOND_FACTORS}
+    main = {name: _pick(rng, FACTORS[name]) for name in FACTORS if name not in SECOND_FACTORS}
     if rng.random() < 0.5:
         return Factors(**main)
     others = [colour for colour in COLOURS if colour != main["colour"]]
-    return Factors(**main, second_colour=pick(others), second_shape=pick(SHAPES), side=pick(SIDES))
+    return Factors(**main, second_colour=_pick(rng, others), second_shape=_pick(rng, SHAPES), side=_pick(rng, SIDES))
 
 
 def sample_scene(rng: np.random.Generator, factors: Factors | None = None) -> Scene:
