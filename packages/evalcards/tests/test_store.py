@@ -353,7 +353,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path):
 def test_a_file_that_is_no_store_is_refused(tmp_path):
     path = tmp_path / "x.duckdb"
     path.write_text("not a database, and long enough to look like one" * 200)
-    with pytest.raises(InputError, match="cannot open the store"):
+    with pytest.raises(InputError, match="no store, and no DuckDB file"):
         Store(path)
 
 

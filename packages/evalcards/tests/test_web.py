@@ -245,7 +245,7 @@ def test_a_thousand_rows_filter_sort_and_print(page, site):
     page.keyboard.type("part 0042")
     assert shown() == 1
     page.get_by_role("button", name="Clear").click()
-    page.wait_for_function("document.querySelector('.count').value === '1000 results'")
+    page.wait_for_function("document.querySelector('.count').value === '1,000 results'")
     head = page.get_by_role("button", name="Benchmark")
     head.click()
     head.click()

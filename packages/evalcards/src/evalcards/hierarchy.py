@@ -8,7 +8,7 @@ proportion and a percentage never meet in one difference. What a log does not st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evalcards.identity import fold, slug
@@ -45,6 +45,39 @@ class Place(NamedTuple):
     def path(self) -> str:
         """The metric path without the metric: ``family/composite/benchmark/slice@split/protocol``."""
         return f"{self.family}/{self.composite}/{self.benchmark}/{self.slice}@{self.split}/{self.protocol}"
+
+
+def own_place(path: str) -> str:
+    """Return what a path says besides benchmark, slice and protocol, in words: the composite and the split.
+
+    Examples
+    --------
+    >>> own_place("mmlu/helm-lite/mmlu/anatomy@valid/5-shot")
+    'within helm-lite, split valid'
+    """
+    _, composite, _, part, _ = path.split("/")
+    split = part.rpartition("@")[2]
+    said = (f"within {composite}" if composite != NONE else "", f"split {split}" if split != NONE else "")
+    return ", ".join(filter(None, said))
+
+
+def name_metrics(lines: Sequence[dict[str, Any]], key: Callable[[dict[str, Any]], Hashable]) -> None:
+    """Give each line its ``metric_label``: the metric, with its unit where lines would else read alike.
+
+    Parameters
+    ----------
+    lines
+        With ``metric``, whose end is the unit, and ``metric_name``.
+    key
+        What else a reader sees of a line.
+    """
+    units: dict[Hashable, set[str]] = {}
+    for line in lines:
+        units.setdefault((key(line), line["metric_name"]), set()).add(line["metric"])
+    for line in lines:
+        unit = line["metric"].partition(":")[2] or "unit not reported"
+        alone = len(units[key(line), line["metric_name"]]) == 1
+        line["metric_label"] = line["metric_name"] if alone else f"{line['metric_name']} ({unit})"
 
 
 class BenchmarkIndex:

@@ -34,6 +34,19 @@ class Added(NamedTuple):
     duplicates: int
 
 
+def _refuse_other_files(path: Path) -> None:
+    """Refuse a file that is no DuckDB database: DuckDB would read some, JSON for one, into memory and keep nothing."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(12)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"cannot open the store {path}: {(error.strerror or str(error)).lower()}") from error
+    if head and head[8:] != b"DUCK":
+        raise InputError(f"{path} is no store, and no DuckDB file", hint="name another file")
+
+
 class Store:
     """Hold records, rows and signals in one DuckDB file.
 
@@ -61,15 +74,22 @@ class Store:
         self.read_only = read_only
         self._fields: tuple[Field, ...] | None = None
         self._strict_empty = False
+        if self.path is not None:
+            _refuse_other_files(self.path)
         try:
-            self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
+            # An absolute path is a file whatever its name, ":memory:" and "md:x" too; and nothing is ever downloaded.
+            self._connection = duckdb.connect(
+                ":memory:" if self.path is None else str(self.path.absolute()),
+                read_only=read_only,
+                config={"autoinstall_known_extensions": "false"},
+            )
             # DuckDB would draw it on stdout, which carries the answer.
             self._connection.execute("SET enable_progress_bar = false")
             prepare(self._connection, str(path), new=not read_only)
             self._load()
         except duckdb.Error as error:
             first = str(error).splitlines()[0]
-            locked = "lock" in first.lower()
+            locked = "set lock" in first or "used by another process" in first
             hint = "stop the evalcards that uses it" if locked else "name a file made by evalcards"
             raise InputError(f"cannot open the store {path}: {first}", hint=hint) from error
 
