@@ -79,7 +79,7 @@ def csv(path: str | Path, mapping: Mapping[str, Any] | str | Path, options: Opti
             more: Any = line.pop(_MORE, ())  # spreadsheets pad lines with empty cells
             if any(cell.strip() for cell in more) or None in line.values():
                 cells = sum(value is not None for value in line.values()) + len(more)
-                reason = f"{cells} cells under {len(reader.fieldnames or ())} columns"
+                reason = f"{cells} of {len(reader.fieldnames or ())} cells"
                 result.found += 1
                 result.fail(str(path), f"line {reader.line_num}", reason)
                 continue

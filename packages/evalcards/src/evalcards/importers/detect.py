@@ -53,7 +53,7 @@ def detect(path: str | Path) -> str:
         return _folder(found)
     name = _file(found)
     if name is None:
-        raise InputError(f"{path}: {_why_none(found)}", hint="name it with --format")
+        raise InputError(f"{path}: {_why_none(found)}")
     return name
 
 
