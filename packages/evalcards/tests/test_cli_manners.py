@@ -133,10 +133,10 @@ def test_triples_that_differ_in_split_unit_or_composite_are_lines_of_their_own(r
     store.signals()
     lines = report.triple_rows(store)
     assert [(line["benchmark"], line["metric"], line["score"], line["results"]) for line in lines] == [
-        ("MMLU split test", "accuracy (unit not reported)", "0.1", 1),
-        ("MMLU split test", "accuracy (points)", "0.3", 1),
-        ("MMLU split valid", "accuracy", "0.2", 1),
-        ("MMLU within lite, split test", "accuracy", "0.4", 1),
+        ("MMLU in no suite, split test", "accuracy (unit not reported)", "0.1", 1),
+        ("MMLU in no suite, split test", "accuracy (points)", "0.3", 1),
+        ("MMLU in no suite, split valid", "accuracy (unit not reported)", "0.2", 1),
+        ("MMLU within lite, split test", "accuracy (unit not reported)", "0.4", 1),
     ]
     from evalcards.render import card
 

@@ -8,7 +8,7 @@ proportion and a percentage never meet in one difference. What a log does not st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evalcards.identity import fold, slug
@@ -47,37 +47,33 @@ class Place(NamedTuple):
         return f"{self.family}/{self.composite}/{self.benchmark}/{self.slice}@{self.split}/{self.protocol}"
 
 
-def own_place(path: str) -> str:
-    """Return what a path says besides benchmark, slice and protocol, in words: the composite and the split.
+def tell_apart(lines: Sequence[dict[str, Any]]) -> None:
+    """Give each line its ``own_place`` and ``metric_label``, so that no two triples read alike.
 
-    Examples
-    --------
-    >>> own_place("mmlu/helm-lite/mmlu/anatomy@valid/5-shot")
-    'within helm-lite, split valid'
-    """
-    _, composite, _, part, _ = path.split("/")
-    split = part.rpartition("@")[2]
-    said = (f"within {composite}" if composite != NONE else "", f"split {split}" if split != NONE else "")
-    return ", ".join(filter(None, said))
-
-
-def name_metrics(lines: Sequence[dict[str, Any]], key: Callable[[dict[str, Any]], Hashable]) -> None:
-    """Give each line its ``metric_label``: the metric, with its unit where lines would else read alike.
+    Composite, split and unit are told only where lines of one model, benchmark, slice, protocol and metric differ in
+    them; elsewhere they would be noise.
 
     Parameters
     ----------
     lines
-        With ``metric``, whose end is the unit, and ``metric_name``.
-    key
-        What else a reader sees of a line.
+        With ``model_id``, ``path``, ``metric`` (which ends in the unit) and the names; changed in place.
     """
-    units: dict[Hashable, set[str]] = {}
+    alike: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[str, str, str]]]] = {}
     for line in lines:
-        units.setdefault((key(line), line["metric_name"]), set()).add(line["metric"])
-    for line in lines:
-        unit = line["metric"].partition(":")[2] or "unit not reported"
-        alone = len(units[key(line), line["metric_name"]]) == 1
-        line["metric_label"] = line["metric_name"] if alone else f"{line['metric_name']} ({unit})"
+        _, composite, _, part, _ = line["path"].split("/")
+        hidden = composite, part.rpartition("@")[2], line["metric"].partition(":")[2]
+        key = ("model_id", "benchmark_name", "slice_name", "protocol_name", "metric_name")
+        alike.setdefault(tuple(line[name] for name in key), []).append((line, hidden))
+    for group in alike.values():
+        differs = [len(set(column)) > 1 for column in zip(*(hidden for _, hidden in group), strict=True)]
+        for line, (composite, split, unit) in group:
+            said = [
+                "in no suite" if composite == NONE else f"within {composite}",
+                "split not reported" if split == NONE else f"split {split}",
+            ]
+            line["own_place"] = ", ".join(text for text, told in zip(said, differs, strict=False) if told)
+            label = f" ({unit or 'unit not reported'})" if differs[2] else ""
+            line["metric_label"] = f"{line['metric_name']}{label}"
 
 
 class BenchmarkIndex:

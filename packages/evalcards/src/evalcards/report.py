@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcards import data, figures, render, warehouse
 from evalcards.errors import ImportFailure
-from evalcards.hierarchy import name_metrics, own_place
+from evalcards.hierarchy import tell_apart
 from evalcards.identity import slug
 from evalcards.sentences import many, percent
 from papers_shared.artifacts import RunDir, write_csv, write_figure, write_json, write_text
@@ -83,7 +83,7 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
     )
     profile = store.signals_settings()["profile"]
     found = []
-    name_metrics(lines, lambda line: (line["model_id"], line["path"]))
+    tell_apart(lines)
     for line in lines:
         missing = warehouse.named(line["missing"], profile)
         low, high = (render.score_text(line[key], line["unit"]) for key in ("low", "high"))
@@ -93,7 +93,7 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
                 "benchmark": " ".join(
                     filter(
                         None,
-                        (line["benchmark_name"], line["slice_name"], own_place(line["path"]), line["protocol_name"]),
+                        (line["benchmark_name"], line["slice_name"], line["own_place"], line["protocol_name"]),
                     )
                 ),
                 "metric": line["metric_label"],

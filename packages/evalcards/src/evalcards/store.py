@@ -91,6 +91,8 @@ class Store:
             first = str(error).splitlines()[0]
             locked = "set lock" in first or "used by another process" in first
             hint = "stop the evalcards that uses it" if locked else "name a file made by evalcards"
+            if "version number" in first:
+                hint = "a newer DuckDB made it: update duckdb"
             raise InputError(f"cannot open the store {path}: {first}", hint=hint) from error
 
     def __enter__(self) -> Store:

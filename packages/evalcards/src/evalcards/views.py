@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcards import warehouse
 from evalcards.errors import UnknownModel
-from evalcards.hierarchy import name_metrics, own_place
+from evalcards.hierarchy import tell_apart
 from evalcards.identity import parse_model, route_id
 from evalcards.sentences import score_text
 from evalcards.signals.provenance import SOURCE_TYPES
@@ -58,9 +58,8 @@ def result_rows(store: Store, where: str, values: list[Any]) -> list[dict[str, A
         row["required_fields"] = warehouse.named(row["required"], profile)
         row["variant_fields"] = warehouse.fields_of(row["variant_differs"])
         row["cross_fields"] = warehouse.fields_of(row["cross_differs"])
-        row["own_place"] = own_place(row["path"])
         row["agreement"] = _agreement(row)
-    name_metrics(rows, lambda row: (row["model_id"], row["path"]))
+    tell_apart(rows)
     return rows
 
 
