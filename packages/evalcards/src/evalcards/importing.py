@@ -26,7 +26,7 @@ BATCH = 500
 
 _MOST_ROWS = 50_000
 """Results and samples held before they are stored, also within a file."""
-_MOST_LOGS = 10_000
+_MOST_LOGS = 5_000
 """Records held before they are stored: a result that is a record weighs more than one of many in a record."""
 
 

@@ -22,7 +22,7 @@ from evalcards.schema import read_log
 _REQUIRED_INSTANCE = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation")
 _WHOLE = 64 * 2**20
 """Bytes of a JSON array that is parsed at once: faster, and an error has its place in the file."""
-_PART = 16 * 2**20
+_PART = 4 * 2**20
 """Text that one part of a large file stands for."""
 
 
