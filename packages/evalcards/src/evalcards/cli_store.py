@@ -71,7 +71,7 @@ def signals(
     show(lines, title="by category")
     if tests:
         show(
-            [t._asdict() for t in tests[:20]],
+            [t._asdict() | {key: getattr(t, key) or "< 1e-300" for key in ("p", "p_holm")} for t in tests[:20]],
             title=f"beyond the paper: {many(len(tests), 'tested triple')}, smallest p first",
         )
 
