@@ -21,7 +21,7 @@ from evalcards.readonly import run_query
 from evalcards.rows import Codes, Encoder, log_id
 from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
 from evalcards.signals.completeness import Completeness, Field, completeness
-from evalcards.tables import forget_failures, insert, instance_line, prepare, write_batch
+from evalcards.tables import forget_failures, insert, instance_line, prepare, refuse_other_files, write_batch
 
 SIGNAL_VERSION = "1.0"
 
@@ -32,19 +32,6 @@ class Added(NamedTuple):
     logs: int
     rows: int
     duplicates: int
-
-
-def _refuse_other_files(path: Path) -> None:
-    """Refuse a file that is no DuckDB database: DuckDB would read some, JSON for one, into memory and keep nothing."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(12)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InputError(f"cannot open the store {path}: {(error.strerror or str(error)).lower()}") from error
-    if head and head[8:] != b"DUCK":
-        raise InputError(f"{path} is no store, and no DuckDB file", hint="name another file")
 
 
 class Store:
@@ -75,7 +62,7 @@ class Store:
         self._fields: tuple[Field, ...] | None = None
         self._strict_empty = False
         if self.path is not None:
-            _refuse_other_files(self.path)
+            refuse_other_files(self.path)
         try:
             # An absolute path is a file whatever its name, ":memory:" and "md:x" too; and nothing is ever downloaded.
             self._connection = duckdb.connect(
