@@ -1,9 +1,14 @@
 """Small stores that many tests share."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from evalcards.generator import generate
 from evalcards.store import Store
+
+sys.path.append(str(Path(__file__).parent))  # for the module here that several test modules share
 
 
 @pytest.fixture(scope="session")

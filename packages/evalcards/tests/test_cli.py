@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from evalcards import cli, data
+from evalcards import data
 from evalcards.cli import app, evalcard_script
+from evalcards.cli_common import embedded
+from evalcards.cli_sources import Sources
 from evalcards.generator import generate
 from evalcards.samples import csv_file, eee_file, lm_eval_file
 from evalcards.schema import read_log
@@ -177,7 +179,7 @@ def test_a_run_without_inputs_keeps_the_corpus_in_a_new_store_and_reports_one_th
     assert "decoding missing" in out
     code, out, _ = run(capsys, app, "signals", "--store", store, "--json", "-q")
     assert json.loads(out)["overall"]["rows"] == 120
-    with cli._whole(store, None, None) as held:  # a store that is there is opened, and nothing is added
+    with Sources().open_store(store, embedded) as held:  # a store that is there is opened, and nothing is added
         assert held.fetch("SELECT count(*) FROM results") == [(120,)]
 
 
@@ -209,8 +211,9 @@ def test_csv_and_formats_can_be_named(capsys, tmp_path):
     assert "4 results found = 3 rows + 1 failed" in err
     assert "seven" in (tmp_path / "report.csv").read_text()
     code, _, err = run(capsys, app, "import", path, "--store", tmp_path / "t.duckdb", "--format", "xml")
-    assert code == 3
-    assert "no format 'xml'" in err
+    assert code == 2
+    assert "--format xml: want one of eee, lm_eval" in err
+    assert not (tmp_path / "t.duckdb").exists()
 
 
 def test_validate_says_where(capsys, tmp_path, record):
@@ -241,7 +244,7 @@ def test_watch_imports_what_appears(capsys, tmp_path):
         capsys, app, "watch", tmp_path, "--store", tmp_path / "s.duckdb", "--rounds", "2", "--seconds", "0.1"
     )
     assert code == 3
-    assert "2 results found = 1 rows + 1 failed" in err
+    assert "2 results found = 1 row + 1 failed" in err
     assert run(capsys, app, "watch", tmp_path / "none")[0] == 2
 
 

@@ -326,3 +326,44 @@ def test_old_eee_records_without_a_library_are_read_with_a_notice(record):
     old = record(schema_version="0.2.1")
     del old["eval_library"]
     assert [i.message for i in read_log(old).issues] == ["not reported"]
+
+
+def test_reducers_of_epochs_are_protocols_and_epochs_add_no_samples(tmp_path):
+    path, _, _ = inspect_log_file(tmp_path, name="log.json")
+    document = json.loads(path.read_text())
+    document["eval"]["config"]["epochs"] = 4
+    document["results"] |= {"total_samples": 40, "completed_samples": 40}
+    (score,) = document["results"]["scores"]
+    del score["metrics"]["mean_steps"]
+    document["results"]["scores"] = [
+        score, score | {"reducer": "mean", "scored_samples": 9}, score | {"reducer": "pass_at_2"}
+    ]  # fmt: skip
+    path.write_text(json.dumps(document))
+    (log,) = inspect(path).logs
+    methods = [r.metric_config.additional_details["method"] for r in log.evaluation_results]
+    assert methods == ["scorer gaia_scorer", "scorer gaia_scorer", "scorer gaia_scorer, reducer pass_at_2"]
+    assert [r.score_details.uncertainty["num_samples"] for r in log.evaluation_results] == [10, 9, 10]
+    store = Store(None)
+    store.add([log])
+    assert sorted(triple.rows for triple in store.triples()) == [1, 2]
+
+
+def test_a_metric_of_unknown_type_goes_by_its_name(tmp_path):
+    (tmp_path / "README.md").write_text(
+        "---\nmodel-index:\n- name: a/b\n  results:\n  - task: {type: x}\n    dataset: {name: AlpacaEval, type: y}\n"
+        "    metrics:\n    - {type: unknown, name: win rate, value: 0.9}\n    - {type: unknown, value: 0.8}\n---\n"
+    )
+    (log,) = hf_model_card(tmp_path / "README.md").logs
+    assert [r.metric_config.metric_id for r in log.evaluation_results] == ["win rate", "score"]
+
+
+def test_a_file_without_results_is_no_success(tmp_path, record):
+    (tmp_path / "a.json").write_text(json.dumps(record()))
+    (tmp_path / "b.json").write_text("[]")
+    done = import_files(Store(None), [tmp_path / "a.json"], format="lm_eval")
+    assert [(f.path, f.reason) for f in done.failures] == [
+        (str(tmp_path / "a.json"), "no results in it, read as lm_eval")
+    ]
+    done = import_files(Store(None), [tmp_path])
+    assert [f.reason for f in done.failures] == ["no results in it, read as eee"]
+    assert (done.found, done.rows, done.failed) == (1, 1, 0)

@@ -15,6 +15,7 @@ from evalcards.generator import generate
 from evalcards.render import ORDER, card
 from evalcards.scale import get
 from evalcards.schema import read_log
+from evalcards.signals.completeness import Field
 from evalcards.store import Store
 from evalcards.views import benchmarks_list, models_list
 from evalcards.web import HEADERS, app
@@ -138,6 +139,36 @@ def test_compare_page_gives_a_verdict_or_the_reason(client, store):
     assert "no results of a model" in page
 
 
+def test_a_triples_parties_are_written_as_their_sources_do(record):
+    held = Store(None)
+    for identity, organisation, score in (("a", "Lab  One", 0.5), ("b", "LAB two", 0.9)):
+        held.add([read_log(record(score, identity=identity, organisation=organisation))])
+    held.signals()
+    link = held.fetch("SELECT link FROM groups")[0][0]
+    page = Client(app(held)).get(f"/triple/{link}").body.decode()
+    assert '<th scope="row">Lab  One</th>' in page
+    assert '<th scope="row">LAB two</th>' in page
+
+
+def test_a_dated_model_is_a_variant_of_its_family(record):
+    held = Store(None)
+    held.add([read_log(record(model="a/b-20250101-thinking"))])
+    held.signals()
+    page = Client(app(held)).get("/model/a__b-20250101-thinking").body.decode()
+    assert "variant <b>20250101</b>, thinking, of <b>a/b</b>" in page
+
+
+def test_the_number_of_fields_is_that_of_the_users_schema(record):
+    held = Store(None)
+    held.add([read_log(record())])
+    held.reporting_schema((Field("benchmark_card.benchmark_details.name", "full", ()),))
+    held.signals()
+    for path in ("/", "/model/example__one"):
+        page = Client(app(held)).get(path).body.decode()
+        assert "of 1 fields" in page
+        assert "28 fields" not in page
+
+
 @pytest.fixture(scope="module")
 def site(corpus):
     """The monitor on a real port, with hostile names and 1,000 rows of one model."""
@@ -244,8 +275,15 @@ def test_a_thousand_rows_filter_sort_and_print(page, site):
     page.keyboard.press("f")
     page.keyboard.type("part 0042")
     assert shown() == 1
+    value = page.locator("table.results tbody tr:not([hidden]) td.num").inner_text().split("±")[0].strip()
+    page.locator("form.filters input[type=search]").fill(value)  # names are looked for, not digits of scores
+    assert shown() < 1000
+    names = page.evaluate(
+        "[...document.querySelectorAll('table.results tbody tr:not([hidden]) th')].map((head) => head.textContent)"
+    )
+    assert all(value in name for name in names)
     page.get_by_role("button", name="Clear").click()
-    page.wait_for_function("document.querySelector('.count').value === '1000 results'")
+    page.wait_for_function("document.querySelector('.count').value === '1,000 results'")
     head = page.get_by_role("button", name="Benchmark")
     head.click()
     head.click()
@@ -253,10 +291,20 @@ def test_a_thousand_rows_filter_sort_and_print(page, site):
     page.keyboard.press("?")
     assert page.locator("#help").is_visible()
     page.keyboard.press("Escape")
+    page.locator("table.results tbody tr").nth(500).scroll_into_view_if_needed()
+    tops = [page.locator(part).first.bounding_box() for part in (".bar-top", "table.results thead th")]
+    assert abs(tops[0]["y"] + tops[0]["height"] - tops[1]["y"]) < 2  # the header stays below the bar
     page.emulate_media(media="print")
+    # Chromium leaves buttons out of the header that it repeats on every page.
+    sorter = page.locator("table.results .sorter").first
+    assert sorter.evaluate("(button) => getComputedStyle(button).display") == "contents"
     assert page.locator(".bar-top").is_hidden()
     assert page.locator("table.results").is_visible()
     assert len(page.pdf()) > 10_000
+    page.emulate_media(media="screen")
+    page.goto(f"{address}/models")
+    tops = [page.locator(f"table.results {part}").first.bounding_box()["y"] for part in ("thead th", "tbody th")]
+    assert tops[0] + 20 < tops[1]  # and stands over no row before anything is scrolled
 
 
 @pytest.mark.needs("chromium")
@@ -275,7 +323,7 @@ def test_a_phone_shows_it_without_sideways_scrolling(browser, site):
     address, _ = site
     context = browser.new_context(viewport={"width": 390, "height": 800})
     page = context.new_page()
-    for path in ("/", "/glossary", "/compare"):
+    for path in ("/", "/glossary", "/compare", "/models", "/benchmarks", "/failures", "/model/big__model"):
         page.goto(address + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), path
     context.close()

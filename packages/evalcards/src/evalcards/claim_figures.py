@@ -126,8 +126,9 @@ def draw_leaders(examples: list[dict[str, Any]]) -> Any:
     """Draw the leader's score of each board before and after incomparable scores are left out.
 
     Boards whose bare leader is a mistaken unit, a hundred times too large, would flatten the others: they stand apart.
+    A leader whose bare score is 0 has no per cent of it, so that such a board is counted but not drawn.
     """
-    kept = [example["after"][1] / example["before"][1] for example in examples]
+    kept = [example["after"][1] / example["before"][1] for example in examples if example["before"][1]]
     panels = {
         "leader's score fell a little": [share for share in kept if 0.5 < share < 2],
         "bare leader was in another unit": [share for share in kept if not 0.5 < share < 2],
@@ -141,6 +142,9 @@ def draw_leaders(examples: list[dict[str, Any]]) -> Any:
                    xlim=(-0.3, 1.3))  # fmt: skip
         axes[0].set(ylabel="leader's score, % of the bare leader's")
         axes[1].set(ylim=(0, 105))
+        if len(kept) < len(examples):
+            axes[1].text(0.5, 0.02, f"not drawn: {len(examples) - len(kept)} with a bare leader at 0", ha="center",
+                         transform=axes[1].transAxes, fontsize=8)  # fmt: skip
     return fig
 
 

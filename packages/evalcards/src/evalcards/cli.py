@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,36 +12,34 @@ import typer
 
 from evalcards.cli_common import (
     FAILED,
-    MAX_BYTES,
+    INTERRUPTED,
     MOST_LINES,
-    Cards,
     Factor,
     FieldSet,
     Force,
-    Format,
     Inputs,
     Json,
     KeptStore,
-    Mapping,
-    MaxBytes,
     Mode,
-    ModelId,
-    Models,
-    Organisation,
     Profile,
-    Relationship,
     Remote,
     StrictEmpty,
     app,
-    choose_schema,
+    check_mode,
+    check_signals,
     embedded,
-    open_store,
-    read_options,
+    read_schema,
+    say,
+    show,
 )
-from papers_shared.cli import emit_json, progress, table, verb
+from evalcards.cli_sources import MAX_BYTES, MaxBytes, Sources, split_inputs, tell, with_sources
+from evalcards.sentences import many, visible
+from papers_shared.cli import emit_json, progress, verb
 from papers_shared.errors import InputError
 
 _DEFAULT_STORE = Path("evalcards.duckdb")
+_WIDE = 140
+"""Columns of a terminal from which on a triple fits on a line."""
 
 
 def _free_folder(stem: str) -> Path:
@@ -50,61 +50,24 @@ def _free_folder(stem: str) -> Path:
     return path
 
 
-def _split(inputs: list[str], remote: bool) -> tuple[list[Path], list[str]]:
-    """Return the files and the addresses that are meant, before anything is written."""
-    from evalcards.importing import expand
-
-    urls = [name for name in inputs if name.startswith(("http://", "https://"))]
-    if urls and not remote:
-        raise InputError(f"{urls[0]}: a remote address", hint="pass --remote to read it over the network")
-    return expand(name for name in inputs if name not in urls), urls
-
-
-def _import(
-    store: Any, files: list[Path], urls: list[str], options: Any, format: str | None, mapping: Path | None
-) -> Any:
-    from evalcards.importing import ImportReport, import_files, import_remote
-
-    report = ImportReport()
-    if files:
-        with progress("importing", total=len(files)) as bar:
-            report = import_files(store, files, options, format=format, mapping=mapping,
-                                  progress=lambda done, of: bar.update(done, total=of))  # fmt: skip
-    for url in urls:
-        report = report.plus(import_remote(store, url, options))
-    return report
-
-
-def _tell(report: Any, where: Path) -> None:
-    """Say on stderr what an import did, and where its failures are written."""
-    typer.echo(
-        f"{report.files} files, {report.skipped} read before; {report.found} results found = {report.rows} rows + "
-        f"{report.failed} failed; {report.logs} records added, {report.duplicates} there already",
-        err=True,
-    )
-    for failure in report.failures[:10]:
-        typer.echo(f"not imported: {failure}", err=True)
-    if report.failures:
-        more = f"... and {len(report.failures) - 10} more; " if len(report.failures) > 10 else ""
-        typer.echo(f"{more}the failure report is {where}", err=True)
+def _check_folder(folder: Path, force: bool) -> None:
+    """Refuse a folder that cannot take the report before anything is read; what it holds is looked at again then."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {folder} is a file", hint="name a folder")
+    if not force and folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
+        raise InputError(f"--out {folder} is not empty", hint="pass --force to replace it, or choose another folder")
 
 
 @app.command()
+@with_sources
 def evalcard(
+    sources: Sources,
     inputs: Inputs = None,
-    benchmark_card: Cards = None,
-    models: Models = None,
     model: Annotated[str | None, typer.Option("--model", help="Only this model's triples and card.")] = None,
     benchmark: Annotated[str | None, typer.Option("--benchmark", help="Only this benchmark's.")] = None,
     mode: Mode = "research",
     out: Annotated[Path | None, typer.Option(help="Folder for the cards.  [default: the next evalcard-report]")] = None,
     store: Annotated[Path | None, typer.Option("--store", help="Also keep the records in this DuckDB file.")] = None,
-    format: Format = None,
-    mapping: Mapping = None,
-    model_id: ModelId = None,
-    organisation: Organisation = None,
-    relationship: Relationship = None,
-    max_bytes: MaxBytes = MAX_BYTES,
     remote: Remote = False,
     profile: Profile = "paper",
     threshold_factor: Factor = 1.0,
@@ -115,23 +78,25 @@ def evalcard(
     json: Json = False,
 ) -> None:
     """Read evaluation outputs, print the four signals per triple, write cards as HTML, Markdown and JSON."""
-    from evalcards import render, report
+    from evalcards import report
     from evalcards.signals import rollup
 
-    options = read_options(model_id, organisation, relationship, max_bytes)
-    if mode not in render.ORDER:
-        raise InputError(f"--mode {mode}: want research or policy")
+    sources.check()
+    check_mode(mode)
+    check_signals(profile, threshold_factor)
+    schema = read_schema(field_set)
     folder = out or _free_folder("evalcard-report")
+    _check_folder(folder, force)
     failures: tuple[Any, ...] = ()
     if inputs:
-        files, urls = _split(inputs, remote)
-        held = open_store(store, cards=benchmark_card, models=models)
-        done = _import(held, files, urls, options, format, mapping)
+        files, urls = split_inputs(inputs, remote)
+        held = sources.open_store(store)
+        done = sources.read(held, files, urls)
         failures = done.failures
-        _tell(done, folder / "failures.csv")
+        tell(done, folder / "failures.csv")
     else:
-        held = _whole(store, benchmark_card, models)
-    choose_schema(held, field_set, strict_empty)
+        held = sources.open_store(store, embedded)
+    held.reporting_schema(schema, strict_empty)
     held.signals(profile, threshold_factor)
     summed = rollup(held, profile=profile, factor=threshold_factor)
     chosen = report.choose(held, model, benchmark, real_first=not inputs)
@@ -154,57 +119,50 @@ def evalcard(
         raise typer.Exit(FAILED)
 
 
-def _whole(path: Path | None, cards: list[Path] | None, models: Path | None) -> Any:
-    """Return a store that is there, or a new one with the embedded corpus."""
-    if path is not None and path.exists():
-        return open_store(path, cards=cards, models=models)
-    from evalcards import data
-
-    theirs = [card for file in cards or [] for card in data.read_cards(file)]
-    named = [] if models is None else data.read_models(models)
-    held = embedded(path)
-    held.add_cards(theirs)
-    held.add_models(named)
-    return held
-
-
 def _print(summed: Any, lines: list[dict[str, Any]]) -> None:
     from evalcards import report
 
     overall = summed["overall"]
-    table(report.summary_rows(summed), title=f"{overall['rows']:,} results in {overall['triples']:,} triples")
+    show(
+        report.summary_rows(summed), title=f"{many(overall['rows'], 'result')} in {many(overall['triples'], 'triple')}"
+    )
     one = len({line["model"] for line in lines}) == 1
-    if lines:
-        title = f"triples of {lines[0]['model']}" if one else "triples"
-        table(
-            [{k: v for k, v in line.items() if not (one and k == "model")} for line in lines[:MOST_LINES]], title=title
-        )
+    title = f"triples of {lines[0]['model']}" if one else "triples"
+    shown = [{k: v for k, v in line.items() if not (one and k == "model")} for line in lines[:MOST_LINES]]
+    if shown and sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE:
+        _print_narrow(shown, title)
+    elif shown:
+        show(shown, title=title)
     if len(lines) > MOST_LINES:
-        typer.echo(f"... and {len(lines) - MOST_LINES} more triples, in report.json")
+        typer.echo(f"... and {many(len(lines) - MOST_LINES, 'more triple')}, in report.json")
+
+
+def _print_narrow(lines: list[dict[str, Any]], title: str) -> None:
+    """Print triples on a terminal too narrow for the table: what was measured, and below it the four signals."""
+    typer.echo(visible(title))
+    for line in lines:
+        head = " ".join(filter(None, (line.get("model"), line["benchmark"], line["metric"])))
+        typer.echo(visible(f"{head}: {line['score']} ({many(line['results'], 'result')})"))
+        setup = f"setup {line['setup']}, decisions {line['decisions']}"
+        typer.echo(visible(f"  {setup}; completeness {line['completeness']}"))
+        typer.echo(visible(f"  {line['measured by']}; {line['comparability']}"))
 
 
 def _print_files(folder: Path, written: list[Path], left: int) -> None:
-    typer.echo(
-        f"{len(written)} cards (HTML, Markdown, JSON), report.json, failures.csv and overview.png are in {folder}"
-    )
+    cards = f"{many(len(written), 'card')} (HTML, Markdown, JSON)"
+    typer.echo(f"{cards}, report.json, failures.csv and overview.png are in {folder}")
     if left > 0:
-        typer.echo(f"{left} more models: name one with --model, or raise --cards")
+        typer.echo(f"{many(left, 'more model')}: name one with --model, or raise --cards")
     if written:
         typer.echo(f"open {written[0]}   or browse everything: evalcards monitor")
 
 
 @app.command("import")
+@with_sources
 def import_command(
+    sources: Sources,
     inputs: Annotated[list[str], typer.Argument(help="Files, folders, or with --remote addresses.")],
     store: KeptStore = _DEFAULT_STORE,
-    benchmark_card: Cards = None,
-    models: Models = None,
-    format: Format = None,
-    mapping: Mapping = None,
-    model_id: ModelId = None,
-    organisation: Organisation = None,
-    relationship: Relationship = None,
-    max_bytes: MaxBytes = MAX_BYTES,
     remote: Remote = False,
     failures: Annotated[
         Path | None, typer.Option(help="Where the failure report goes.  [default: beside the store]")
@@ -212,18 +170,23 @@ def import_command(
     json: Json = False,
 ) -> None:
     """Read files into a store; run again after a kill, it goes on where it was."""
-    options = read_options(model_id, organisation, relationship, max_bytes)
-    files, urls = _split(inputs, remote)
-    held = open_store(store, cards=benchmark_card, models=models)
-    done = _import(held, files, urls, options, format, mapping)
+    sources.check()
+    files, urls = split_inputs(inputs, remote)
+    held = sources.open_store(store)
+    try:
+        done = sources.read(held, files, urls)
+    except KeyboardInterrupt:
+        held.close()
+        say(f"interrupted; what was stored stays in {store}. Run the same command to go on")
+        raise typer.Exit(INTERRUPTED) from None
     where = _report_failures(held, failures)
     held.close()
     answer = done._asdict() | {"failures": [f.as_mapping() for f in done.failures]}
     if json:
         emit_json(answer)
     else:
-        _tell(done, where)
-        table([{k: v for k, v in answer.items() if k not in ("failures", "notices")}])
+        tell(done, where)
+        show([{k: v for k, v in answer.items() if k not in ("failures", "notices")}])
     if done.failures:
         raise typer.Exit(FAILED)
 
@@ -248,9 +211,9 @@ def validate(
     if json:
         emit_json(found)
     elif found:
-        table(found)
+        show(found)
     else:
-        typer.echo(f"{len(files)} file{'' if len(files) == 1 else 's'}, nothing to say")
+        typer.echo(f"{many(len(files), 'file')}, nothing to say")
     if any(line["level"] == "error" for line in found):
         raise typer.Exit(FAILED)
 
@@ -270,29 +233,27 @@ def _problems(path: Path, semantic: bool, max_bytes: int) -> Iterable[dict[str, 
 
 
 @app.command()
+@with_sources
 def watch(
+    sources: Sources,
     folder: Annotated[Path, typer.Argument(help="The folder to watch.")],
     store: KeptStore = _DEFAULT_STORE,
     seconds: Annotated[float, typer.Option(min=0.1, help="Pause between looks.")] = 2.0,
     rounds: Annotated[int | None, typer.Option(min=1, help="Stop after so many looks.")] = None,
-    mapping: Mapping = None,
-    model_id: ModelId = None,
-    organisation: Organisation = None,
-    relationship: Relationship = None,
-    max_bytes: MaxBytes = MAX_BYTES,
 ) -> None:
     """Import what appears in a folder, until interrupted; files that still grow wait for the next look."""
     import time
 
     from evalcards.importing import watch as look
 
-    options = read_options(model_id, organisation, relationship, max_bytes)
+    options = sources.check()
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    held = open_store(store)
+    held = sources.open_store(store)
     failed = False
-    for done in look(held, folder, options, seconds=seconds, rounds=rounds, sleep=time.sleep, mapping=mapping):
-        _tell(done, _report_failures(held))
+    for done in look(held, folder, options, seconds=seconds, rounds=rounds, sleep=time.sleep, format=sources.format,
+                     mapping=sources.mapping):  # fmt: skip
+        tell(done, _report_failures(held))
         failed = failed or bool(done.failures)
     held.close()
     if failed:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from papers_shared.cli import paper_app, progress
+from evalcards.sentences import visible
+from papers_shared.cli import paper_app, progress, quiet, table
 from papers_shared.errors import InputError
 
 app = paper_app(
@@ -22,19 +24,6 @@ Inputs = Annotated[
 ]
 StoreFile = Annotated[Path | None, typer.Option("--store", help="A DuckDB file.  [default: the embedded corpus]")]
 KeptStore = Annotated[Path, typer.Option("--store", help="The DuckDB file to keep records in.")]
-Cards = Annotated[list[Path] | None, typer.Option("--benchmark-card", help="JSON file with benchmark cards.")]
-Models = Annotated[Path | None, typer.Option("--models", help="JSON file with model metadata and aliases.")]
-Format = Annotated[str | None, typer.Option("--format", help="eee, lm_eval, helm, inspect, hf_model_card or csv.")]
-Mapping = Annotated[Path | None, typer.Option("--mapping", help="What a CSV's columns are (YAML or JSON).")]
-ModelId = Annotated[
-    str | None, typer.Option("--model-id", help="The model's id, where the file has only a local path.")
-]
-Organisation = Annotated[str | None, typer.Option("--organisation", help="Who ran it, where the file does not say.")]
-Relationship = Annotated[
-    str | None,
-    typer.Option("--relationship", help="Theirs to the model: first_party, third_party, collaborative or other."),
-]
-MaxBytes = Annotated[int, typer.Option("--max-bytes", min=1, help="The most that one record or archive member may be.")]
 Remote = Annotated[bool, typer.Option("--remote", help="Allow http(s) addresses of Parquet files.")]
 Profile = Annotated[str, typer.Option("--profile", help="What a run must report: paper, paper-h1, spec4 or slots.")]
 Factor = Annotated[float, typer.Option("--threshold-factor", help="Multiplies all divergence thresholds.")]
@@ -44,38 +33,60 @@ Mode = Annotated[str, typer.Option("--mode", help="research or policy: what come
 Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run left.")]
 
-MAX_BYTES = 512 * 2**20
 MOST_LINES = 40
 FAILED = 3
+INTERRUPTED = 130
 
 
-def read_options(model_id: str | None, organisation: str | None, relationship: str | None, max_bytes: int) -> Any:
-    """Return what the user says and the files do not.
+def say(text: str) -> None:
+    """Write a note to stderr, unless the user wants none."""
+    if not quiet():
+        typer.echo(visible(text), err=True)
+
+
+def show(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) -> None:
+    """Print a table of what files may have named: control characters are shown, not sent to the terminal."""
+    lines = [{k: visible(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+    table(lines, title=None if title is None else visible(title))
+
+
+def check_signals(profile: str, factor: float) -> None:
+    """Refuse settings that no signal can be computed with, before anything is read.
 
     Raises
     ------
     InputError
-        No such relationship.
+        No such profile, or a factor that is no positive finite number.
     """
-    from evalcards.importers import Options
+    from evalcards.signals import threshold
+    from evalcards.warehouse import profile_bits
 
-    known = ("first_party", "third_party", "collaborative", "other")
-    if relationship is not None and relationship not in known:
-        raise InputError(f"--relationship {relationship}: want one of {', '.join(known)}")
-    return Options(model_id, organisation, relationship, max_bytes)
+    profile_bits(profile)
+    threshold({}, factor)
 
 
-def open_store(path: Path | None, *, cards: list[Path] | None = None, models: Path | None = None) -> Any:
-    """Open or make a store, in memory without a path, and register the package's and the user's cards and models."""
+def check_mode(mode: str) -> None:
+    """Refuse a reader mode that there is not.
+
+    Raises
+    ------
+    InputError
+        It is neither research nor policy.
+    """
+    from evalcards.render import ORDER
+
+    if mode not in ORDER:
+        raise InputError(f"--mode {mode}: want {' or '.join(ORDER)}")
+
+
+def fresh_store(path: Path | None) -> Any:
+    """Make a store, in memory without a path, that knows the package's benchmark cards and models."""
     from evalcards import data
     from evalcards.store import Store
 
-    fresh = path is None or not path.exists()
-    theirs = [card for file in cards or [] for card in data.read_cards(file)]
-    named = [] if models is None else data.read_models(models)
     store = Store(path)
-    store.add_cards([*(data.benchmark_cards() if fresh else []), *theirs])
-    store.add_models([*(data.registered_models() if fresh else []), *named])
+    store.add_cards(data.benchmark_cards())
+    store.add_models(data.registered_models())
     return store
 
 
@@ -104,11 +115,19 @@ def existing(path: Path | None) -> Any:
         return embedded()
     if not path.exists():
         raise InputError(f"{path}: no such store", hint="evalcards import makes one")
-    return open_store(path)
+    from evalcards.store import Store
+
+    return Store(path)
 
 
-def choose_schema(store: Any, field_set: Path | None, strict_empty: bool) -> None:
-    """Let completeness be told by the user's fields, and empty values be read as the user wants."""
+def read_schema(field_set: Path | None) -> Any:
+    """Return the user's reporting schema, or None for the paper's.
+
+    Raises
+    ------
+    InputError
+        The file is no such schema.
+    """
     from evalcards.signals.completeness import field_set as read
 
-    store.reporting_schema(None if field_set is None else read(field_set), strict_empty)
+    return None if field_set is None else read(field_set)

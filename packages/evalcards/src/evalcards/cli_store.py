@@ -20,10 +20,14 @@ from evalcards.cli_common import (
     StoreFile,
     StrictEmpty,
     app,
-    choose_schema,
+    check_mode,
+    check_signals,
     existing,
+    read_schema,
+    show,
 )
-from papers_shared.cli import emit_json, progress, table, track
+from evalcards.sentences import many, percent
+from papers_shared.cli import emit_json, progress, track
 from papers_shared.errors import InputError
 
 
@@ -42,30 +46,33 @@ def signals(
     from evalcards.signals import rollup
     from evalcards.significance import corpus_tests
 
+    check_signals(profile, threshold_factor)
+    schema = read_schema(field_set)
     held = existing(store)
-    choose_schema(held, field_set, strict_empty)
+    held.reporting_schema(schema, strict_empty)
     summed = rollup(held, profile=profile, factor=threshold_factor)
     tests = corpus_tests(held) if significance else []
     if json:
         emit_json(summed | ({"significance": [test._asdict() for test in tests]} if significance else {}))
         return
-    table(report.summary_rows(summed), title=f"{summed['overall']['rows']:,} results, profile {profile}")
+    show(report.summary_rows(summed), title=f"{many(summed['overall']['rows'], 'result')}, profile {profile}")
     lines = [
         {
             "category": name,
             "results": part["rows"],
-            "fully documented": part["reproducibility"]["fully_documented"]["rate"],
-            "completeness": part["completeness"]["mean"],
-            "third party": part["provenance"]["source_types"]["third_party"]["rate"],
-            "diverging by settings": part["comparability"]["variant_divergence"]["rate"],
-            "by party": part["comparability"]["cross_party_divergence"]["rate"],
+            "fully documented": percent(part["reproducibility"]["fully_documented"]),
+            "completeness": percent({"rate": part["completeness"]["mean"]}),
+            "third party": percent(part["provenance"]["source_types"]["third_party"]),
+            "diverging by settings": percent(part["comparability"]["variant_divergence"]),
+            "by party": percent(part["comparability"]["cross_party_divergence"]),
         }
         for name, part in summed["by_category"].items()
     ]
-    table(lines, title="by category")
+    show(lines, title="by category")
     if tests:
-        table(
-            [t._asdict() for t in tests[:20]], title=f"beyond the paper: {len(tests)} tested triples, smallest p first"
+        show(
+            [t._asdict() | {key: getattr(t, key) or "< 1e-300" for key in ("p", "p_holm")} for t in tests[:20]],
+            title=f"beyond the paper: {many(len(tests), 'tested triple')}, smallest p first",
         )
 
 
@@ -79,7 +86,7 @@ def compare_command(
 ) -> None:
     """Say whether two models' scores on a benchmark may be compared, and what stands in the way."""
     from evalcards.compare import compare
-    from evalcards.render import score_text, setting_text
+    from evalcards.sentences import difference_text, score_text, setting_text
 
     held = existing(store)
     held.signals_settings()
@@ -87,7 +94,7 @@ def compare_command(
     if json:
         emit_json([c._asdict() for c in found])
         return
-    table(
+    show(
         {
             "verdict": c.verdict,
             "metric": " ".join(filter(None, (c.metric, c.a["slice_name"]))),
@@ -97,7 +104,7 @@ def compare_command(
                 f"{name} {setting_text(x)} / {setting_text(y)}" for name, (x, y) in c.differences.items()
             ),
             "not disclosed": ", ".join(c.undisclosed),
-            "difference": "" if c.difference is None else score_text(c.difference, c.a["unit"]),
+            "difference": "" if c.difference is None else difference_text(c.difference, c.a["unit"]),
             "p": c.p,
             "rows": f"{c.a['row_id']} / {c.b['row_id']}",
         }
@@ -118,9 +125,11 @@ def monitor(
 
     from evalcards.web import app as site
 
+    check_signals(profile, threshold_factor)
+    schema = read_schema(field_set)
     with _listen(serve) as listener:
         held = existing(store)
-        choose_schema(held, field_set, False)
+        held.reporting_schema(schema)
         held.signals(profile, threshold_factor)
         typer.echo(f"http://{serve}/ (Ctrl-C stops)", err=True)
         uvicorn.Server(uvicorn.Config(site(held), log_level="warning")).run(sockets=[listener])
@@ -151,7 +160,7 @@ def snapshot(
 ) -> None:
     """Keep what a store says now under a name."""
     held = existing(store)
-    table([held.snapshot(name)])
+    show([held.snapshot(name)])
     held.close()
 
 
@@ -169,15 +178,16 @@ def diff_command(
     if json:
         emit_json(found)
         return
-    table(
+    show(
         [{"rate": name, first: pair[0], second: pair[1]} for name, pair in found.rates.items()]
         or [{"rate": "none changed"}]
     )
     typer.echo(
-        f"{len(found.added)} results added, {len(found.removed)} removed, {len(found.signals)} triples' signals changed"
+        f"{many(len(found.added), 'result')} added, {len(found.removed):,} removed; "
+        f"the signals of {many(len(found.signals), 'triple')} changed"
     )
     if found.signals:
-        table([{k: v for k, v in line.items() if k != "link"} for line in found.signals[:MOST_LINES]])
+        show([{k: v for k, v in line.items() if k != "link"} for line in found.signals[:MOST_LINES]])
 
 
 @app.command()
@@ -196,6 +206,9 @@ def export(
 
     if parquet is None and static is None:
         raise InputError("export what?", hint="--parquet DIR writes the tables, --static DIR the cards")
+    if parts is not None and parquet is None:
+        raise InputError(f"--parts {parts} without --parquet", hint="only tables are split")
+    check_mode(mode)
     held = existing(store)
     if parquet is not None:
         for path in held.export(parquet, parts=parts, force=force):
@@ -217,8 +230,8 @@ def field_set_command(
     if json:
         emit_json({"fields": [field._asdict() for field in fields]})
     else:
-        table([{"path": f.path, "coverage": f.coverage, "items": ", ".join(f.items)} for f in fields],
-              title=f"{len(fields)} fields")  # fmt: skip
+        show([{"path": f.path, "coverage": f.coverage, "items": ", ".join(f.items)} for f in fields],
+              title=many(len(fields), "field"))  # fmt: skip
 
 
 @app.command()
@@ -252,4 +265,4 @@ def bench(
     if json:
         emit_json(answer)
     else:
-        table([{"what": name, "value": value} for name, value in answer.items()])
+        show([{"what": name, "value": value} for name, value in answer.items()])

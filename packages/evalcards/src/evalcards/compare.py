@@ -58,7 +58,8 @@ def score_difference(a: dict[str, Any], b: dict[str, Any]) -> float | None:
     """
     if a["unit"] != b["unit"]:
         ours, theirs = (unit or "no unit" for unit in (a["unit"], b["unit"]))
-        raise UnitMismatch(f"{a['score']:g} ({ours}) and {b['score']:g} ({theirs}) have no difference",
+        scores = ["no number" if row["score"] is None else f"{row['score']:g}" for row in (a, b)]
+        raise UnitMismatch(f"{scores[0]} ({ours}) and {scores[1]} ({theirs}) have no difference",
                            hint="scores are never rescaled; find both in one unit")  # fmt: skip
     return None if a["score"] is None or b["score"] is None else a["score"] - b["score"]
 

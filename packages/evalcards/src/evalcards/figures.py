@@ -56,6 +56,22 @@ def _bars(axis: Any, names: list[str], rates: list[dict[str, Any]], colour: Any)
         )
 
 
+def _fields(axis: Any, completeness: dict[str, Any]) -> None:
+    """Draw how many benchmarks report each field; a field that none reports keeps its name and no bar."""
+    shares = sorted(((100 * entry["mean"], path) for path, entry in completeness["fields"].items()), reverse=True)
+    names = [path.rpartition(".")[2].replace("_", " ") for _, path in shares]
+    axis.barh(range(len(shares)), [share for share, _ in shares], color=PALETTE[4])
+    axis.axvline(
+        100 * (completeness["mean"] or 0), color="#333333", linewidth=1, linestyle="--", label="mean of fields"
+    )
+    axis.set(title="2 Completeness", xlabel="% of benchmarks that report the field", xlim=(0, 100))
+    axis.set_yticks(range(len(names)), names, fontsize=6 if len(names) > 20 else 8)
+    axis.tick_params(axis="y", length=0)
+    axis.invert_yaxis()
+    axis.grid(axis="y", visible=False)
+    axis.legend(loc="lower right")
+
+
 def draw_overview(summed: dict[str, Any]) -> Figure:
     """Draw the four signals of a corpus.
 
@@ -67,22 +83,14 @@ def draw_overview(summed: dict[str, Any]) -> Figure:
     import matplotlib.pyplot as plt
 
     overall = summed["overall"]
-    with figure_style(figure_figsize=(9.2, 6.2)):
-        fig, axes = plt.subplots(2, 2)
+    with figure_style(figure_figsize=(9.6, 7.4)):
+        fig, axes = plt.subplots(2, 2, height_ratios=(1.5, 1))
         reproducible = overall["reproducibility"]
         names = ["fully documented", *(f"{field} missing" for field in reproducible["missing"])]
         rates = [reproducible["fully_documented"], *reproducible["missing"].values()]
         _bars(axes[0, 0], names, rates, [PALETTE[2], *[PALETTE[1]] * (len(rates) - 1)])
         axes[0, 0].set(title="1 Reproducibility", xlabel="% of results (agentic fields: of agentic results)")
-        fields = overall["completeness"]["fields"]
-        means = sorted((100 * entry["mean"] for entry in fields.values()), reverse=True)
-        axes[0, 1].bar(range(1, len(means) + 1), means, color=PALETTE[4])
-        axes[0, 1].axhline(
-            100 * (overall["completeness"]["mean"] or 0), color="#333333", linewidth=1, linestyle="--", label="mean"
-        )
-        axes[0, 1].set(title="2 Completeness", xlabel="reporting field, most reported first", ylabel="% of benchmarks",
-                       ylim=(0, 100))  # fmt: skip
-        axes[0, 1].legend()
+        _fields(axes[0, 1], overall["completeness"])
         kinds = overall["provenance"]["source_types"]
         _bars(axes[1, 0], [kind.replace("_", " ") for kind in kinds] + ["several parties"],
               [*kinds.values(), overall["provenance"]["multi_source"]],

@@ -82,72 +82,19 @@ METRICS: tuple[tuple[float, Metric], ...] = (
 """Metric with its share of the benchmarks."""
 
 CATEGORIES = ("knowledge", "reasoning", "code", "safety", "multilingual", "long context", "agents")
-_FIRST = [
-    "Amber",
-    "Basalt",
-    "Cedar",
-    "Delta",
-    "Ember",
-    "Fjord",
-    "Garnet",
-    "Harbor",
-    "Indigo",
-    "Juniper",
-    "Kestrel",
-    "Lumen",
-    "Maple",
-    "Nimbus",
-    "Onyx",
-    "Prairie",
-    "Quartz",
-    "Ridge",
-    "Saffron",
-    "Tundra",
-    "Umber",
-    "Vesper",
-    "Willow",
-    "Zephyr",
-]
-_BIRDS = [
-    "heron",
-    "avocet",
-    "curlew",
-    "dunlin",
-    "egret",
-    "fulmar",
-    "gannet",
-    "hoopoe",
-    "ibis",
-    "jacana",
-    "knot",
-    "lark",
-    "merlin",
-    "nuthatch",
-    "oriole",
-    "plover",
-    "quail",
-    "rail",
-    "siskin",
-    "tern",
-    "veery",
-    "wren",
-]
-_TASKS = [
-    "Ledger",
-    "Atlas",
-    "Proof",
-    "Ward",
-    "Tongue",
-    "Scroll",
-    "Errand",
-    "Ballad",
-    "Circuit",
-    "Orchard",
-    "Summit",
-    "Lantern",
-    "Bridge",
-    "Compass",
-]
+_FIRST = (
+    "Amber", "Basalt", "Cedar", "Delta", "Ember", "Fjord", "Garnet", "Harbor", "Indigo", "Juniper", "Kestrel",
+    "Lumen", "Maple", "Nimbus", "Onyx", "Prairie", "Quartz", "Ridge", "Saffron", "Tundra", "Umber", "Vesper",
+    "Willow", "Zephyr",
+)  # fmt: skip
+_BIRDS = (
+    "heron", "avocet", "curlew", "dunlin", "egret", "fulmar", "gannet", "hoopoe", "ibis", "jacana", "knot", "lark",
+    "merlin", "nuthatch", "oriole", "plover", "quail", "rail", "siskin", "tern", "veery", "wren",
+)  # fmt: skip
+_TASKS = (
+    "Ledger", "Atlas", "Proof", "Ward", "Tongue", "Scroll", "Errand", "Ballad", "Circuit", "Orchard", "Summit",
+    "Lantern", "Bridge", "Compass",
+)  # fmt: skip
 _PLACES = ("Institute", "Lab", "Observatory", "Collective", "Bureau", "Commons")
 _SOURCES = (("third_party", 0.62), ("first_party", 0.25), ("other", 0.10), ("collaborative", 0.03))
 _DOCUMENTED = 0.03

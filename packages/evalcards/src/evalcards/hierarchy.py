@@ -8,7 +8,7 @@ proportion and a percentage never meet in one difference. What a log does not st
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evalcards.identity import fold, slug
@@ -45,6 +45,35 @@ class Place(NamedTuple):
     def path(self) -> str:
         """The metric path without the metric: ``family/composite/benchmark/slice@split/protocol``."""
         return f"{self.family}/{self.composite}/{self.benchmark}/{self.slice}@{self.split}/{self.protocol}"
+
+
+def tell_apart(lines: Sequence[dict[str, Any]]) -> None:
+    """Give each line its ``own_place`` and ``metric_label``, so that no two triples read alike.
+
+    Composite, split and unit are told only where lines of one model, benchmark, slice, protocol and metric differ in
+    them; elsewhere they would be noise.
+
+    Parameters
+    ----------
+    lines
+        With ``model_id``, ``path``, ``metric`` (which ends in the unit) and the names; changed in place.
+    """
+    alike: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[str, str, str]]]] = {}
+    for line in lines:
+        _, composite, _, part, _ = line["path"].split("/")
+        hidden = composite, part.rpartition("@")[2], line["metric"].partition(":")[2]
+        key = ("model_id", "benchmark_name", "slice_name", "protocol_name", "metric_name")
+        alike.setdefault(tuple(line[name] for name in key), []).append((line, hidden))
+    for group in alike.values():
+        differs = [len(set(column)) > 1 for column in zip(*(hidden for _, hidden in group), strict=True)]
+        for line, (composite, split, unit) in group:
+            said = [
+                "in no suite" if composite == NONE else f"within {composite}",
+                "split not reported" if split == NONE else f"split {split}",
+            ]
+            line["own_place"] = ", ".join(text for text, told in zip(said, differs, strict=False) if told)
+            label = f" ({unit or 'unit not reported'})" if differs[2] else ""
+            line["metric_label"] = f"{line['metric_name']}{label}"
 
 
 class BenchmarkIndex:

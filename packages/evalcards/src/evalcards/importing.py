@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import duckdb
 
 from evalcards import strict_json
-from evalcards.errors import ImportFailure, InputError
+from evalcards.errors import ImportFailure, InputError, SchemaError
 from evalcards.importers import ImportResult, Options
+from evalcards.importers.common import refuse
 from evalcards.importers.detect import candidates, read_parts
 from evalcards.importers.eee import eee_parts
 from evalcards.store import Store
@@ -25,6 +26,8 @@ BATCH = 500
 
 _MOST_ROWS = 50_000
 """Results and samples held before they are stored, also within a file."""
+_MOST_LOGS = 5_000
+"""Records held before they are stored: a result that is a record weighs more than one of many in a record."""
 
 
 class ImportReport(NamedTuple):
@@ -189,7 +192,7 @@ class _Run:
         target = path.parent if path.name == "run_spec.json" else path
         self.renewed.append(str(target))
         kind, whole = self.format or "unknown", ImportReport(files=1)
-        samples = False
+        samples, silent = False, True
         try:
             mapping = self.mapping if path.suffix == ".csv" else None
             kind, parts = read_parts(target, self.options, name=self.format, mapping=mapping)
@@ -200,11 +203,13 @@ class _Run:
                 )  # fmt: skip
                 samples = samples or bool(part.instances)
                 self.take(part, str(path))
+                silent = silent and not (part.notices or part.models)
         except InputError as error:
-            refused = ImportResult()
-            refused.fail(str(target), "", getattr(error, "reason", None) or str(error), rows=0)
+            self.take(refused := _refused(target, error), str(path))
             whole = whole._replace(failures=(*whole.failures, *refused.failures))
-            self.take(refused, str(path))
+        if silent and not (whole.logs or samples or whole.failures):
+            self.take(refused := _refused(target, InputError(f"no results in it, read as {kind}")), str(path))
+            whole = whole._replace(failures=tuple(refused.failures))
         self.report = self.report._replace(files=self.report.files + 1)
         if whole.logs or samples or not whole.failures:
             self.ledger[identity] = (identity, str(path), kind, whole.logs, whole.rows, whole.failed)
@@ -214,7 +219,7 @@ class _Run:
         self.gathered.extend(part)
         self.origins |= {log.evaluation_id: origin for log in part.logs}
         self.held += part.rows + sum(map(len, part.instances.values()))
-        if self.held > _MOST_ROWS:
+        if self.held > _MOST_ROWS or len(self.gathered.logs) > _MOST_LOGS:
             self.flush()
 
     def flush(self) -> None:
@@ -237,6 +242,16 @@ class _Run:
             notices=(*report.notices, *found.notices),
         )
         self._start()
+
+
+def _refused(path: Path, error: InputError) -> ImportResult:
+    """Return the failure of a whole file; its path is told once."""
+    result = ImportResult()
+    if isinstance(error, SchemaError):
+        refuse(result, path, error)
+    else:
+        result.fail(str(path), "", str(error).removeprefix(f"{path}: "), rows=0)
+    return result
 
 
 def import_remote(store: Store, url: str, options: Options | None = None) -> ImportReport:
@@ -295,7 +310,9 @@ def _download(url: str, path: Path, most: int) -> None:
     except (urllib.error.URLError, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{url}: {error}") from error
+        reason = getattr(error, "reason", None) or error
+        said = getattr(reason, "strerror", None) or reason
+        raise InputError(f"{url} cannot be read: {said}") from error
 
 
 class _Capped:
@@ -315,7 +332,8 @@ class _Capped:
 
 def watch(
     store: Store, folder: Path, options: Options | None = None, *, seconds: float = 2.0, rounds: int | None = None,
-    sleep: Callable[[float], None], mapping: Mapping[str, Any] | str | Path | None = None,
+    sleep: Callable[[float], None], format: str | None = None,
+    mapping: Mapping[str, Any] | str | Path | None = None,
 ) -> Iterator[ImportReport]:  # fmt: skip
     """Import what appears in a folder, again and again.
 
@@ -333,6 +351,8 @@ def watch(
         How many rounds; None is until interrupted.
     sleep
         The pause, ``time.sleep``.
+    format
+        Read all as this format instead of detecting it.
     mapping
         For CSV.
 
@@ -353,6 +373,6 @@ def watch(
         seen = now
         if settled:
             tried |= settled
-            report = import_files(store, settled, options, mapping=mapping)
+            report = import_files(store, settled, options, format=format, mapping=mapping)
             if report.files:
                 yield report

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcards.errors import UnknownModel
 from evalcards.identity import near_names, route_id, slug
+from evalcards.sentences import visible
 
 if TYPE_CHECKING:
     from evalcards.store import Store
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def _unknown(kind: str, name: str, known: list[str]) -> UnknownModel:
     near = near_names(name, known)
-    hint = f"did you mean {', '.join(near)}?" if near else f"evalcards monitor lists the {kind}s"
+    hint = f"did you mean {visible(', '.join(near))}?" if near else f"evalcards monitor lists the {kind}s"
     return UnknownModel(f"no results of a {kind} {name!r}", hint)
 
 

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 from evalcards import sentences, views
 from evalcards.errors import InputError
 from evalcards.identity import route_id, slug
+from evalcards.sentences import difference_text, p_text, score_text, setting_text
 from evalcards.signals.provenance import SOURCE_TYPES
 from evalcards.strict_json import canonical
 from papers_shared.artifacts import jsonable
@@ -74,14 +75,6 @@ SOURCE_NAMES = {
 }
 
 
-def score_text(value: float | None, unit: str | None) -> str:
-    """Write a score in its unit with four significant digits, or two decimals if it is large; never rescaled."""
-    if value is None:
-        return "not a number"
-    text = f"{value:.2f}".rstrip("0").rstrip(".") if 100 <= abs(value) < 1e15 else f"{value:.4g}"
-    return f"{text}%" if unit == "percent" else text
-
-
 def bar(rate: dict[str, Any] | float | None, kind: str = "") -> Markup:
     """Draw a share as a small bar."""
     value = rate["rate"] if isinstance(rate, dict) else rate
@@ -137,16 +130,6 @@ def strip_plot(found: dict[str, Any], link: str = "/row/") -> Markup:
     )
 
 
-def setting_text(value: Any) -> str:
-    """Write a setting's value shortly."""
-    if value is None:
-        return "not reported"
-    if value == "":
-        return "empty"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 160 else f"{text[:157]}..."
-
-
 @functools.cache
 def environment() -> jinja2.Environment:
     """Return the template engine: everything is escaped, an unknown name is an error."""
@@ -158,7 +141,8 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     found.filters |= {
-        "score": score_text, "bar": bar, "stacked": stacked, "strip": strip_plot, "percent": sentences.percent,
+        "score": score_text, "difference": difference_text, "bar": bar, "stacked": stacked, "strip": strip_plot,
+        "percent": sentences.percent, "many": sentences.many, "count": "{:,}".format, "p": p_text,
         "setting": setting_text, "route": route_id, "slug": slug, "pretty": _pretty, "cell": _cell,
     }  # fmt: skip
     shared: dict[str, Any] = {
@@ -177,7 +161,7 @@ def _pretty(value: Any) -> str:
 
 def _cell(value: Any) -> str:
     """Write a value into a Markdown table: no line breaks, no bars, no tags."""
-    text = html.escape(" ".join(str(value).split()), quote=False)
+    text = html.escape(sentences.visible(" ".join(str(value).split())), quote=False)
     return re.sub(r"([\\|\[\]`*_])", r"\\\1", text)
 
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcards import data, figures, render, warehouse
 from evalcards.errors import ImportFailure
+from evalcards.hierarchy import tell_apart
 from evalcards.identity import slug
-from evalcards.sentences import percent
+from evalcards.sentences import many, percent
 from papers_shared.artifacts import RunDir, write_csv, write_figure, write_json, write_text
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
     """
     scores = store.completeness()
     lines = store.records(
-        """SELECT g.model_id, g.benchmark, g.benchmark_name, g.slice_name, g.protocol_name, g.metric_name, q.n_rows,
+        """SELECT g.model_id, g.benchmark, g.benchmark_name, g.slice_name, g.protocol_name, g.metric_name, g.path,
+        g.metric, q.n_rows, max(r.flags) AS flags,
         min(r.score) AS low, max(r.score) AS high, any_value(r.unit) AS unit,
         bit_or(s.missing) AS missing,
         sum(r.slots_disclosed)::INT AS disclosed, sum(r.slots_applicable)::INT AS applicable, q.n_parties,
@@ -75,11 +77,13 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
         FROM results r JOIN groups g USING (group_id) JOIN row_signals s USING (row_id)
         JOIN group_signals q ON q.group_id = r.group_id
         WHERE ($model IS NULL OR g.model_id = $model) AND ($benchmark IS NULL OR g.benchmark = $benchmark)
-        GROUP BY ALL ORDER BY g.model_id, g.benchmark_name, g.slice_name, g.protocol_name, g.metric_name""",
+        GROUP BY ALL
+        ORDER BY g.model_id, g.benchmark_name, g.slice_name, g.protocol_name, g.metric_name, g.path, g.metric""",
         {"model": model, "benchmark": benchmark},
     )
     profile = store.signals_settings()["profile"]
     found = []
+    tell_apart(lines)
     for line in lines:
         missing = warehouse.named(line["missing"], profile)
         low, high = (render.score_text(line[key], line["unit"]) for key in ("low", "high"))
@@ -87,9 +91,12 @@ def triple_rows(store: Store, model: str | None = None, benchmark: str | None = 
             {
                 "model": line["model_id"],
                 "benchmark": " ".join(
-                    filter(None, (line["benchmark_name"], line["slice_name"], line["protocol_name"]))
+                    filter(
+                        None,
+                        (line["benchmark_name"], line["slice_name"], line["own_place"], line["protocol_name"]),
+                    )
                 ),
-                "metric": line["metric_name"],
+                "metric": line["metric_label"],
                 "score": low if low == high else f"{low} to {high}",
                 "results": line["n_rows"],
                 "setup": f"missing {', '.join(missing)}" if missing else "complete",
@@ -108,6 +115,8 @@ def _agreement(line: dict[str, Any]) -> str:
         told.append(f"settings diverge ({', '.join(warehouse.fields_of(line['differs']))})")
     if line["crossed"]:
         told.append("parties diverge")
+    if line["flags"]:
+        told.append(f"check the value {line['flags']}")
     if told:
         return "; ".join(told)
     return "agree" if line["variant_eligible"] or line["cross_eligible"] else "nothing to check"
@@ -129,10 +138,12 @@ def summary_rows(summed: dict[str, Any]) -> list[dict[str, str]]:
             "signal": "completeness",
             "what": "fields of a benchmark reported, mean",
             "rate": percent({"rate": complete["mean"]}),
-            "count": f"{complete['benchmarks']} benchmarks",
+            "count": many(complete["benchmarks"], "benchmark"),
         },
         line("provenance", "results by third parties", sources["source_types"]["third_party"]),
         line("", "results by the model's maker", sources["source_types"]["first_party"]),
+        line("", "results by both together", sources["source_types"]["collaborative"]),
+        line("", "results by somebody whose relation is not stated", sources["source_types"]["unspecified"]),
         line("", "triples reported by several organisations", sources["multi_source"]),
         line("", "triples reported only by the model's maker", sources["first_party_only"]),
         line("comparability", "triples whose scores diverge with the settings", compared["variant_divergence"]),

@@ -214,6 +214,8 @@ class Triple(NamedTuple):
 
 
 def _describe(error: ValidationError) -> Iterator[Issue]:
+    """Yield each fault once: a value that may be of several kinds is refused once by pydantic for each of them."""
+    told: set[str] = set()
     for entry in error.errors(include_url=False):
         path = ""
         for part in entry["loc"]:
@@ -221,7 +223,13 @@ def _describe(error: ValidationError) -> Iterator[Issue]:
                 path += f"[{part}]"
             elif not re.fullmatch(r"(?:int|float|literal\[.*\]|none|str)", str(part)):
                 path += f".{part}" if path else str(part)
+        if path in told:
+            continue
+        told.add(path)
         message = "required, but missing" if entry["type"] == "missing" else entry["msg"]
+        if entry["type"] in ("int_type", "float_type"):
+            given = entry["input"]
+            message = f"want a number, not {'null' if given is None else json.dumps(given, default=str)[:40]}"
         yield Issue("error", path, message)
 
 

@@ -60,6 +60,9 @@ def result_issues(result: EvalResult, place: str) -> Iterator[Issue]:
     error = standard_error(result)
     if error is not None and error < 0:
         yield Issue("warning", f"{place}.score_details.uncertainty", f"standard error {error:g} is negative")
+    samples = number((result.score_details.uncertainty or {}).get("num_samples"))
+    if samples is not None and samples < 0:
+        yield Issue("warning", f"{place}.score_details.uncertainty", f"number of samples {samples:g} is negative")
 
 
 def standard_error(result: EvalResult) -> float | None:

@@ -1,8 +1,12 @@
-"""The signals in plain words, for readers who decide on rules rather than on runs; with their numbers."""
+"""The signals in plain words, for readers who decide on rules rather than on runs; and how numbers are written."""
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
+
+_ACTING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 GLOSSARY: dict[str, str] = {
     "Result": "One score of one model on one benchmark with one metric, as one source reported it.",
@@ -14,7 +18,7 @@ GLOSSARY: dict[str, str] = {
         "At least one setting that somebody would need to run the evaluation again is not reported."
     ),
     "Completeness": (
-        "The share of 28 fields about a benchmark (what it is for, where its data come from, its "
+        "The share of the fields about a benchmark (what it is for, where its data come from, its "
         "limits and risks) that anybody has filled in."
     ),
     "First party": "The organisation that made the model measured it.",
@@ -49,8 +53,42 @@ def percent(rate: dict[str, Any]) -> str:
     return f"{100 * value:.0f}%"
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def score_text(value: float | None, unit: str | None) -> str:
+    """Write a score in its unit with four significant digits, or two decimals if it is large; never rescaled."""
+    if value is None:
+        return "not a number"
+    text = f"{value:.2f}".rstrip("0").rstrip(".") if 100 <= abs(value) < 1e15 else f"{value:.4g}"
+    return f"{text}%" if unit == "percent" else text
+
+
+def difference_text(value: float, unit: str | None) -> str:
+    """Write a difference of two scores; of percentages in points, for it is no share of either."""
+    return f"{score_text(value, None)} points" if unit == "percent" else score_text(value, unit)
+
+
+def p_text(p: float) -> str:
+    """Write a p-value; one too small for a float is no 0."""
+    return f"p = {p:.2g}" if p > 0 else "p < 1e-300"
+
+
+def setting_text(value: Any) -> str:
+    """Write a setting's value shortly."""
+    if value is None:
+        return "not reported"
+    if value == "":
+        return "empty"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+def many(count: int, noun: str, plural: str = "") -> str:
+    """Write a count with its noun, as in 1 card and 1,000 cards."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def visible(text: str) -> str:
+    """Write control characters and marks that turn the writing around as escapes: a name must not act."""
+    return _ACTING.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def reproducibility(summary: dict[str, Any]) -> str:
@@ -60,9 +98,9 @@ def reproducibility(summary: dict[str, Any]) -> str:
         return "No result is reported."
     full = gap["of"] - gap["count"]
     if not gap["count"]:
-        return f"All {_many(gap['of'], 'result')} report the settings needed to run them again."
+        return f"All {many(gap['of'], 'result')} report the settings needed to run them again."
     missing = ", ".join(field.replace("_", " ") for field in list(summary["missing"])[:3])
-    told = f"{full:,} of {_many(gap['of'], 'result')} report the settings needed to run them again"
+    told = f"{full:,} of {many(gap['of'], 'result')} report the settings needed to run them again"
     return f"{told}; missing most often: {missing}."
 
 
@@ -78,7 +116,7 @@ def completeness(found: dict[str, Any]) -> str:
     strict = ""
     if abs(found["mean"] - found["strict"]) > 0.005:
         strict = f" ({100 * found['strict']:.0f}% without empty words)"
-    return f"{about} {100 * found['mean']:.0f}%{strict} of the 28 fields that a reader needs."
+    return f"{about} {100 * found['mean']:.0f}%{strict} of the {found['fields']} fields that a reader needs."
 
 
 def provenance(summary: dict[str, Any]) -> str:
@@ -98,7 +136,7 @@ def provenance(summary: dict[str, Any]) -> str:
         if kinds[kind]["count"]
     ]
     text = f"Measured {', '.join(parts)}. "
-    text += f"{_many(multi['count'], 'triple')} of {multi['of']:,} reported by more than one organisation"
+    text += f"{many(multi['count'], 'triple')} of {multi['of']:,} reported by more than one organisation"
     return text + (f"; {first['count']:,} only by the model's maker." if first["count"] else ".")
 
 
@@ -110,10 +148,10 @@ def comparability(summary: dict[str, Any]) -> str:
     parts = []
     if variant["of"]:
         moves = "changes" if variant["count"] == 1 else "change"
-        checked = _many(variant["of"], "triple")
+        checked = many(variant["of"], "triple")
         parts.append(f"{variant['count']:,} of {checked} {moves} by more than the threshold with the settings")
     if cross["of"]:
-        parts.append(f"{cross['count']:,} of {_many(cross['of'], 'triple')} with the organisation that measured")
+        parts.append(f"{cross['count']:,} of {many(cross['of'], 'triple')} with the organisation that measured")
     return "; ".join(parts) + "."
 
 

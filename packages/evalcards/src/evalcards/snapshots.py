@@ -8,7 +8,6 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalcards.errors import InputError, SnapshotExists, UnknownModel
-from evalcards.identity import near_names
 from evalcards.signals import rollup
 
 if TYPE_CHECKING:
@@ -93,8 +92,7 @@ def diff(store: Store, first: str, second: str) -> SnapshotDiff:
     known = {entry["name"]: entry for entry in listed(store)}
     for name in (first, second):
         if name not in known:
-            near = near_names(name, known)
-            raise UnknownModel(f"no snapshot {name!r}", hint=f"there are {', '.join(near or known) or 'none'}")
+            raise UnknownModel(f"no snapshot {name!r}", hint=f"there are {', '.join(list(known)[:20]) or 'none'}")
 
     def only(one: str, other: str) -> list[dict[str, Any]]:
         """Return the rows of one snapshot that the other lacks."""

@@ -21,7 +21,7 @@ from evalcards.readonly import run_query
 from evalcards.rows import Codes, Encoder, log_id
 from evalcards.schema import BenchmarkCard, EvalLog, ModelMeta, Triple, read_log
 from evalcards.signals.completeness import Completeness, Field, completeness
-from evalcards.tables import forget_failures, insert, instance_line, prepare, write_batch
+from evalcards.tables import forget_failures, insert, instance_line, prepare, refuse_other_files, write_batch
 
 SIGNAL_VERSION = "1.0"
 
@@ -61,16 +61,25 @@ class Store:
         self.read_only = read_only
         self._fields: tuple[Field, ...] | None = None
         self._strict_empty = False
+        if self.path is not None:
+            refuse_other_files(self.path)
         try:
-            self._connection = duckdb.connect(":memory:" if path is None else os.fspath(path), read_only=read_only)
+            # An absolute path is a file whatever its name, ":memory:" and "md:x" too; and nothing is ever downloaded.
+            self._connection = duckdb.connect(
+                ":memory:" if self.path is None else str(self.path.absolute()),
+                read_only=read_only,
+                config={"autoinstall_known_extensions": "false"},
+            )
             # DuckDB would draw it on stdout, which carries the answer.
             self._connection.execute("SET enable_progress_bar = false")
             prepare(self._connection, str(path), new=not read_only)
             self._load()
         except duckdb.Error as error:
             first = str(error).splitlines()[0]
-            locked = "lock" in first.lower()
+            locked = "set lock" in first or "used by another process" in first
             hint = "stop the evalcards that uses it" if locked else "name a file made by evalcards"
+            if "version number" in first:
+                hint = "a newer DuckDB made it: update duckdb"
             raise InputError(f"cannot open the store {path}: {first}", hint=hint) from error
 
     def __enter__(self) -> Store:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -48,6 +49,25 @@ TABLES = (
 
 FORMAT = "1"
 """The form of these tables; a store says which one it has."""
+
+
+def refuse_other_files(path: Path) -> None:
+    """Refuse a file that is no DuckDB database: DuckDB would read some, JSON for one, into memory and keep nothing.
+
+    Raises
+    ------
+    InputError
+        The file is something else, or cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(12)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"cannot open the store {path}: {(error.strerror or str(error)).lower()}") from error
+    if head and head[8:] != b"DUCK":
+        raise InputError(f"{path} is no store, and no DuckDB file", hint="name another file")
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, path: str, *, new: bool) -> None:

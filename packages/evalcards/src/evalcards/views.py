@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from evalcards import warehouse
 from evalcards.errors import UnknownModel
+from evalcards.hierarchy import tell_apart
 from evalcards.identity import parse_model, route_id
+from evalcards.sentences import score_text
 from evalcards.signals.provenance import SOURCE_TYPES
 from evalcards.signals.risk import OTHER, RISK_DOMAINS, risk_domains
 from evalcards.signals.rollup import rate
@@ -56,7 +58,24 @@ def result_rows(store: Store, where: str, values: list[Any]) -> list[dict[str, A
         row["required_fields"] = warehouse.named(row["required"], profile)
         row["variant_fields"] = warehouse.fields_of(row["variant_differs"])
         row["cross_fields"] = warehouse.fields_of(row["cross_differs"])
+        row["agreement"] = _agreement(row)
+    tell_apart(rows)
     return rows
+
+
+def _agreement(row: dict[str, Any]) -> list[str]:
+    """Say in words whether a row's triple agrees, and whether its value needs a look."""
+    told = []
+    if row["has_variant_divergence"]:
+        told.append(f"settings apart by {score_text(row['variant_spread'], row['unit'])}")
+    if row["has_cross_party_divergence"]:
+        told.append(f"parties apart by {score_text(row['cross_spread'], row['unit'])}")
+    if row["score_scale_anomaly"]:
+        told.append("a score of the triple is outside 0 to 1")
+    if row["flags"]:
+        told.append(f"check the value {row['flags']}")
+    eligible = row["variant_eligible"] or row["cross_eligible"]
+    return told or ["agree" if eligible else "nothing to check"]
 
 
 def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -121,6 +140,7 @@ def _completeness(store: Store, benchmarks: list[str]) -> dict[str, Any]:
         "mean": sum(values) / len(values) if values else None,
         "strict": sum(c.strict_score for c in scores.values()) / len(values) if values else None,
         "of": len(values),
+        "fields": max((len(c.field_scores) for c in scores.values()), default=0),
         "benchmarks": scores,
     }
 

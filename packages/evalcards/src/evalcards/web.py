@@ -22,6 +22,7 @@ from evalcards.compare import compare
 from evalcards.errors import InputError, UnknownModel
 from evalcards.identity import fold, route_id, slug
 from evalcards.signals import rollup
+from evalcards.signals.provenance import organisation
 from evalcards.significance import corpus_tests
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class _Site:
             "mean": overall["completeness"]["mean"],
             "strict": overall["completeness"]["strict_mean"],
             "of": overall["completeness"]["benchmarks"],
+            "fields": len(overall["completeness"]["fields"]),
         }
         told = sentences.all_sentences({"summary": summary, "completeness": found})
         return self.page(request, "home.html", title="Evaluation Cards", all=summed, counts=counts, worst=worst,
@@ -197,6 +199,9 @@ class _Site:
             WHERE group_id = ? ORDER BY text""",
             [rows[0]["group_id"]],
         )
+        # As the sources write it; the settled spelling is for comparing.
+        written = {organisation(row["organisation_name"]): row["organisation_name"] for row in reversed(rows)}
+        medians = [{**line, "party": written.get(line["party"], line["party"])} for line in medians]
         arguments = [json.loads(row["args"]) for row in rows]
         tests = {t.group_id: t for t in self._cache("tests", lambda: corpus_tests(self.store))}
         return self.page(request, "triple.html", title="Triple", rows=rows, medians=medians, arguments=arguments,

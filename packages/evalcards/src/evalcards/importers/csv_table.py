@@ -11,7 +11,8 @@ The mapping is a mapping or a YAML or JSON file::
     generation_args: {temperature: {column: T}}
 
 or, for one row per score (long), ``benchmark``, ``metric``, ``score``, ``unit`` ... as columns instead of ``scores``.
-An empty cell is "not reported"; a cell that is no number is a failure.
+Cells are told apart by commas unless the mapping has another ``delimiter``. An empty cell is "not reported"; a cell
+that is no number is a failure, and so is a line that has more or fewer cells than there are columns.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from evalcards.strict_json import too_large
 _KEYS = {
     "model", "organisation", "relationship", "scores", "generation_args", "benchmark", "metric", "score", "unit",
     "lower_is_better", "min_score", "max_score", "protocol", "slice", "split", "standard_error", "samples", "library",
-    "library_version", "evaluated", "source_name",
+    "library_version", "evaluated", "source_name", "delimiter",
 }  # fmt: skip
+_MORE = "more cells than columns"
 _ABSENT = {"", "-", "–", "—", "n/a", "na", "null", "none"}
 
 
@@ -61,33 +63,58 @@ def csv(path: str | Path, mapping: Mapping[str, Any] | str | Path, options: Opti
     """
     chosen = options or Options()
     found = common.existing(path)
-    plan = _plan(mapping)
+    plan = read_mapping(mapping)
     if found.stat().st_size > chosen.max_bytes:
         raise too_large(str(path), found.stat().st_size, chosen.max_bytes)
     try:
         text = found.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SchemaError(str(path), f"not UTF-8 at byte {error.start}", hint="save it as UTF-8") from error
-    reader = csv_reader.DictReader(io.StringIO(text, newline=""), strict=True)
-    columns = list(reader.fieldnames or [])
-    _check_columns(plan, columns, str(path))
+    lines = io.StringIO(text, newline="")
+    reader = csv_reader.DictReader(lines, restkey=_MORE, strict=True, delimiter=str(plan.get("delimiter", ",")))
     result = ImportResult()
     try:
+        _check_columns(plan, list(reader.fieldnames or []), str(path))
         for line in reader:
+            more: Any = line.pop(_MORE, ())  # spreadsheets pad lines with empty cells
+            if any(cell.strip() for cell in more) or None in line.values():
+                cells = sum(value is not None for value in line.values()) + len(more)
+                reason = f"{cells} of {len(reader.fieldnames or ())} cells"
+                result.found += 1
+                result.fail(str(path), f"line {reader.line_num}", reason)
+                continue
             _line(line, reader.line_num, plan, found, chosen, result)
     except csv_reader.Error as error:
         result.fail(str(path), f"line {reader.line_num}", f"not CSV: {error}", rows=0)
     return result
 
 
-def _plan(mapping: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+def read_mapping(mapping: Mapping[str, Any] | str | Path) -> dict[str, Any]:
+    """Return what the columns of a CSV are; see the module.
+
+    Parameters
+    ----------
+    mapping
+        The mapping itself, or its YAML or JSON file.
+
+    Raises
+    ------
+    InputError
+        There is no such file, or it is no such mapping.
+    """
     if isinstance(mapping, Mapping):
         plan = dict(mapping)
     else:
         try:
             plan = yaml.safe_load(Path(mapping).read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InputError(f"mapping {mapping}: {str(error).splitlines()[0]}") from error
+        except OSError as error:
+            raise InputError(f"mapping {mapping}: {(error.strerror or str(error)).lower()}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"mapping {mapping}: not UTF-8 at byte {error.start}") from error
+        except yaml.YAMLError as error:
+            mark, said = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+            place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+            raise InputError(f"mapping {mapping}{place}: not YAML: {said or error}") from error
     if not isinstance(plan, dict) or "model" not in plan or not ({"scores", "score"} & plan.keys()):
         raise InputError(
             "a CSV mapping needs 'model', and 'scores' or 'score'", hint="see evalcards.importers.csv_table"
@@ -97,6 +124,9 @@ def _plan(mapping: Mapping[str, Any] | str | Path) -> dict[str, Any]:
         raise InputError("CSV mapping, scores: want a list of mappings with 'column'")
     if not isinstance(plan.get("generation_args") or {}, Mapping):
         raise InputError("CSV mapping, generation_args: want a mapping of settings to columns")
+    delimiter = plan.get("delimiter", ",")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n':
+        raise InputError(f"CSV mapping, delimiter {delimiter!r}: want one character")
     unknown = sorted(set(plan) - _KEYS)
     if unknown:
         raise InputError(
@@ -113,14 +143,20 @@ def _column(entry: Any) -> str | None:
 
 
 def _check_columns(plan: dict[str, Any], columns: list[str], path: str) -> None:
-    entries = [(key, entry) for key, entry in plan.items() if key not in ("scores", "generation_args")]
+    entries = [(key, entry) for key, entry in plan.items() if key not in ("scores", "generation_args", "delimiter")]
     entries += [("scores", {"column": score.get("column")}) for score in plan.get("scores") or []]
     entries += [("generation_args", entry) for entry in (plan.get("generation_args") or {}).values()]
     for key, entry in entries:
         name = _column(entry)
-        if name is not None and name not in columns:
-            raise InputError(f"{path}: no column {name!r}, which the mapping names for {key}",
-                             hint=f"columns: {', '.join(columns)}")  # fmt: skip
+        if name is None:
+            continue
+        if columns.count(name) > 1:
+            raise InputError(f"{path}: {columns.count(name)} columns {name!r}, which the mapping names for {key}")
+        if name not in columns:
+            hint = f"columns: {', '.join(columns)}"
+            if len(columns) == 1 and (other := next((mark for mark in ";\t|" if mark in columns[0]), None)):
+                hint = f"the mapping's delimiter may be {other!r}"
+            raise InputError(f"{path}: no column {name!r}, which the mapping names for {key}", hint=hint)
 
 
 def _cell(line: Mapping[str, Any], entry: Any) -> Any:

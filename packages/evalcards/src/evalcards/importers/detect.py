@@ -53,8 +53,19 @@ def detect(path: str | Path) -> str:
         return _folder(found)
     name = _file(found)
     if name is None:
-        raise InputError(f"{path}: none of the formats {', '.join(FORMATS)}", hint="name it with --format")
+        raise InputError(f"{path}: {_why_none(found)}")
     return name
+
+
+def _why_none(path: Path) -> str:
+    """Say why a file has none of the formats."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    if not head.strip():
+        return "the file is empty"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
+        return "not UTF-8 text; save it as UTF-8"
+    return f"none of the formats {', '.join(FORMATS)}; name it with --format"
 
 
 def _file(path: Path) -> str | None:

@@ -22,7 +22,7 @@ from evalcards.schema import read_log
 _REQUIRED_INSTANCE = ("evaluation_id", "model_id", "evaluation_name", "sample_id", "evaluation")
 _WHOLE = 64 * 2**20
 """Bytes of a JSON array that is parsed at once: faster, and an error has its place in the file."""
-_PART = 16 * 2**20
+_PART = 4 * 2**20
 """Text that one part of a large file stands for."""
 
 
@@ -78,6 +78,13 @@ def _records(path: Path, options: Options) -> Iterator[tuple[str, Any, int]]:
         for position, record, length in json_stream.stream_items(path, max_bytes=options.max_bytes):
             yield f"[{position}]", record, length
         return
+    if size > options.max_bytes and json_stream.opening(path) == "{":
+        # A record's identity is the hash of all of it, and its faults are told together: it is held whole.
+        raise SchemaError(
+            str(path), f"one record of {size:,} bytes, over the cap of {options.max_bytes:,}",
+            hint="a record is held whole; raise --max-bytes if you trust it and have many times that in memory, or "
+            "spread its results over several records",
+        )  # fmt: skip
     document = strict_json.read(path, max_bytes=options.max_bytes)
     if isinstance(document, list):
         yield from ((f"[{number}]", record, size // len(document)) for number, record in enumerate(document))

@@ -119,7 +119,8 @@ def _value(given: Any) -> tuple[float | int | None, str | None]:
 
 def _result(entry: dict[str, Any], metric: dict[str, Any], value: float | int, unit: str | None) -> dict[str, Any]:
     dataset, task = mapping(entry.get("dataset")), mapping(entry.get("task"))
-    kind = str(metric.get("type") or metric.get("name") or "score")
+    # The hub's form offers "unknown" as a type; what was measured is then in the name.
+    kind = str(next((said for said in (metric.get("type"), metric.get("name")) if said and said != "unknown"), "score"))
     shots = mapping(dataset.get("args")).get("num_few_shot")
     name = str(dataset.get("name") or dataset.get("type") or task.get("name") or "not reported")
     return {

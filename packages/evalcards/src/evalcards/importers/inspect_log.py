@@ -82,6 +82,9 @@ def _read(path: Path, options: Options) -> ImportResult:
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path, options: Options) -> Any:
     """Unpack one member, but never more than the cap: the sizes in an archive's directory are only claims."""
+    claimed = archive.getinfo(name).file_size
+    if claimed > options.max_bytes:
+        raise strict_json.too_large(f"{path}, {name}", claimed, options.max_bytes)
     try:
         with archive.open(name) as stream:
             data = _capped(stream, options.max_bytes, f"{path}, {name}")
@@ -155,12 +158,30 @@ def _score_results(
         if number is None:
             result.fail(str(path), f"{place}.metrics.{key}", common.why_not_a_score(value))
             continue
-        lines.append(_result(str(score.get("name")), key, number, error, spread, document))
+        lines.append(_result(score, key, number, error, spread, document))
     return lines
 
 
+def _samples(score: dict[str, Any], document: dict[str, Any]) -> int | None:
+    """Return how many samples a score is over; an epoch repeats them, it adds none."""
+    results, header = mapping(document.get("results")), document["eval"]
+    if isinstance(scored := score.get("scored_samples"), int):
+        return scored
+    epochs = mapping(header.get("config")).get("epochs")
+    if isinstance(completed := results.get("completed_samples"), int):
+        return completed // epochs if isinstance(epochs, int) and epochs > 1 else completed
+    listed = mapping(header.get("dataset")).get("samples")
+    return listed if isinstance(listed, int) else None
+
+
+def _method(score: dict[str, Any]) -> str:
+    """Return how samples were scored: pass@k of several epochs is another measurement than their mean."""
+    reducer = common.text_of(score.get("reducer"))
+    return f"scorer {score.get('name')}" + (f", reducer {reducer}" if reducer not in (None, "mean") else "")
+
+
 def _result(
-    scorer: str,
+    score: dict[str, Any],
     metric: str,
     value: float | int,
     error: float | int | None,
@@ -169,12 +190,8 @@ def _result(
 ) -> dict[str, Any]:
     header = document["eval"]
     dataset, config = mapping(header.get("dataset")), mapping(header.get("config"))
-    results = mapping(document.get("results"))
-    samples = results.get("completed_samples") or dataset.get("samples")
-    epochs = config.get("epochs")
-    uncertainty: dict[str, Any] = without_none(
-        num_samples=samples if isinstance(samples, int) else None, standard_deviation=spread
-    )
+    samples = _samples(score, document)
+    uncertainty: dict[str, Any] = without_none(num_samples=samples, standard_deviation=spread)
     if error is not None:
         uncertainty["standard_error"] = {"value": error}
     proportion = metric in _PROPORTIONS
@@ -191,7 +208,7 @@ def _result(
             "metric_name": metric,
             "lower_is_better": False,
             **(limits if proportion else {}),
-            "additional_details": strings(method=f"scorer {scorer}", direction=None if proportion else "not reported"),
+            "additional_details": strings(method=_method(score), direction=None if proportion else "not reported"),
         },
         "score_details": {"score": value, **({"uncertainty": uncertainty} if uncertainty else {})},
         "generation_config": {
@@ -200,13 +217,14 @@ def _result(
                 harness="inspect_ai",
                 task_version=header.get("task_version"),
                 task_args=json.dumps(header.get("task_args"), sort_keys=True) if header.get("task_args") else None,
-                epochs=epochs,
+                epochs=config.get("epochs"),
+                epochs_reducer=score.get("reducer"),
                 n_samples=samples,
                 limit=config.get("limit"),
                 seed=_settings(document).get("seed"),
                 reasoning_effort=_settings(document).get("reasoning_effort"),
                 reasoning_tokens=_settings(document).get("reasoning_tokens"),
-                scorer=scorer,
+                scorer=score.get("name"),
             ),
         },
     }

@@ -11,7 +11,7 @@
   const names = ["q", "source", "gap", "diverging", "multi", "check"];
   const texts = new Map();
   const plain = (row) => {
-    if (!texts.has(row)) texts.set(row, row.textContent.toLowerCase());
+    if (!texts.has(row)) texts.set(row, $$(":scope > :not(.num)", row).map((cell) => cell.textContent.toLowerCase()).join(" "));
     return texts.get(row);
   };
   const read = () => Object.fromEntries(names.map((name) => {
@@ -29,7 +29,8 @@
       row.hidden = !keep;
       shown += keep;
     }
-    $(".count", form).value = shown === rows.length ? `${shown} results` : `${shown} of ${rows.length} results`;
+    const all = `${rows.length.toLocaleString("en")} result${rows.length === 1 ? "" : "s"}`;
+    $(".count", form).value = shown === rows.length ? all : `${shown.toLocaleString("en")} of ${all}`;
     if (push) {
       const address = new URL(location);
       for (const name of names) wanted[name] ? address.searchParams.set(name, wanted[name]) : address.searchParams.delete(name);
@@ -67,7 +68,7 @@
     const key = (row) => {
       const cell = row.children[index];
       if (head.dataset.sort === "text") return cell.textContent.trim().toLowerCase();
-      const value = parseFloat(cell.dataset.number ?? cell.textContent);
+      const value = parseFloat(cell.dataset.number ?? cell.textContent.replaceAll(",", ""));
       return Number.isNaN(value) ? -Infinity : value;
     };
     const body = $("tbody", head.closest("table"));
