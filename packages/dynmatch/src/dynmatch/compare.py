@@ -39,6 +39,7 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
     ratios: dict[str, list[float]] = {name: [] for name in [*matchers, *peers]}
     times: dict[str, list[float]] = {name: [] for name in ratios}
     missing: dict[str, str] = {}
+    unanswered: dict[str, str] = {}
     points: dict[Id, tuple[str, np.ndarray]] = {}
     for number, update in enumerate(updates, 1):
         progress(1)
@@ -69,9 +70,13 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
             except InputError as error:
                 if "installed" in str(error):
                     missing[name] = "not installed"
+                else:
+                    unanswered[name] = "sides of unequal size"
     rows = []
     for name, found in ratios.items():
         row: dict[str, Any] = {"method": name, "answers": len(times[name]), "note": missing.get(name)}
+        if not found and row["note"] is None:
+            row["note"] = unanswered.get(name, "no distance to compare")
         row["mean ratio"] = float(np.mean(found)) if found else None
         row["largest ratio"] = float(np.max(found)) if found else None
         row["median ms"] = float(1e3 * np.median(times[name])) if times[name] else None
