@@ -237,6 +237,51 @@ def test_compare_prints_a_row_per_method(capsys):
     assert "dynmatch hub" in {row["method"] for row in json.loads(out)}
 
 
+def test_compare_reads_taxi_trips_and_says_why_a_peer_is_silent(capsys, tmp_path):
+    path = tmp_path / "trips.csv"
+    ends = "pickup_longitude,pickup_latitude,dropoff_longitude,dropoff_latitude"
+    times = "tpep_pickup_datetime,tpep_dropoff_datetime"
+    trips = [f"2015-01-01 00:0{i}:00,2015-01-01 00:0{i + 2}:00,-73.9{i},40.7{i},-73.8{i},40.6{i}" for i in range(6)]
+    path.write_text("\n".join([f"{times},{ends}", *trips]) + "\n")
+    code, out, _ = run(capsys, "compare", path, "--every", 5, "--json")
+    assert code == 0
+    rows = {row["method"]: row for row in json.loads(out)}
+    assert rows["dynmatch exact"]["answers"] == 24
+    assert rows["dynmatch exact"]["mean ratio"] == 1
+    assert "unequal sizes" in rows["sliced W1"]["note"]
+    path.write_text("op,side,id,x0,x1\ninsert,A,a,1,2\n")
+    code, out, _ = run(capsys, "compare", path, "--json")
+    assert code == 0
+    assert {row["note"] for row in json.loads(out)} == {"no distance to compare"}
+
+
+class Interrupting:
+    """A stdin at which Ctrl-C comes after its lines."""
+
+    def __init__(self, *lines):
+        self.lines = lines
+
+    def __iter__(self):
+        yield from self.lines
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_ctrl_c_promises_to_resume_only_what_was_kept(capsys, monkeypatch, tmp_path, kept):
+    monkeypatch.setattr(sys, "stdin", Interrupting('{"op": "insert", "side": "A", "id": 1, "x": [0.0]}\n'))
+    state = ["--state", tmp_path / "state"] if kept else []
+    code, out, err = run(capsys, "stream", "--method", "exact", *state)
+    assert (code, out) == (130, "0.0\n")
+    assert ("Continue with" in err) is kept
+    assert ("nothing was kept" in err) is not kept
+
+
+def test_stream_resume_without_a_state_is_refused(capsys):
+    code, _, err = run(capsys, "stream", "--resume")
+    assert code == 2
+    assert err.startswith("error: --resume needs --state")
+
+
 def test_the_readme_snippet_runs(capsys):
     readme = (Path(__file__).parent.parent / "README.md").read_text()
     exec(readme.split("```python\n")[1].split("```")[0], {})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from papers_shared.cli import emit_json, paper_app, progress, quiet, table, verb
 from papers_shared.errors import InputError
+
+if TYPE_CHECKING:
+    from dynmatch.live import Live
 
 app = paper_app("dynmatch", help="Wasserstein distances and matchings that follow insertions and deletions.")
 
@@ -259,6 +262,8 @@ def stream(
     from dynmatch.live import Live
     from dynmatch.service import Journal
 
+    if resume and state is None:
+        raise InputError("--resume needs --state", hint="name the folder of the earlier stream")
     journal = None if state is None else Journal(state, snapshot_every)
     if journal is not None and journal.used() and not resume:
         raise InputError(f"{state} holds an earlier stream", hint="pass --resume, or choose another folder")
@@ -268,7 +273,18 @@ def stream(
         live.recover()
         if not quiet():
             typer.echo(f"resumed after {journal.done} lines at {live.distance()!r}", err=True)
-    for number, line in enumerate(sys.stdin, 1):
+    try:
+        _answer(sys.stdin, live, skip_bad)
+    except KeyboardInterrupt:
+        if journal is not None:
+            raise
+        typer.echo("interrupted; nothing was kept. With --state DIR a later --resume continues", err=True)
+        raise typer.Exit(130) from None
+
+
+def _answer(lines: TextIO, live: Live, skip_bad: bool) -> None:
+    """Print a distance for each line as it comes."""
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -277,23 +293,24 @@ def stream(
             if not skip_bad:
                 raise InputError(f"line {number}: {error.message}", hint="--skip-bad goes on") from error
             answer = float("nan")
-        sys.stdout.write(f"{answer!r}\n")
-        sys.stdout.flush()
+        typer.echo(repr(answer))
 
 
 @app.command()
 def compare(
-    updates: Annotated[Path | None, typer.Argument(help="Updates; by default two Gaussian clouds.")] = None,
+    updates: Annotated[
+        Path | None, typer.Argument(help="Updates or taxi trips; by default two Gaussian clouds.")
+    ] = None,
     every: Annotated[int, typer.Option(min=1, help="Updates between solves from scratch.")] = 100,
     size: Annotated[int, typer.Option(min=4, help="Points a side of the default stream.")] = 300,
     seed: Annotated[int, typer.Option(help="Of everything.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Run all methods and the installed peers on the same stream: W_1 over the exact one, and time per answer."""
-    from dynmatch import data, streams
+    from dynmatch import streams
     from dynmatch.compare import run_all
 
-    stream_ = streams.window_clouds(size, 4 * size, seed) if updates is None else data.read_updates(updates)[0]
+    stream_ = streams.window_clouds(size, 4 * size, seed) if updates is None else _stream(updates, "l2", False, seed)[0]
     with progress("comparing", total=len(stream_)) as bar:
         rows = run_all(stream_, every, seed, bar.advance)
     emit_json(rows) if json else table(rows)

@@ -76,6 +76,8 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
     rows = []
     for name, found in ratios.items():
         note = f"{unequal[name]} times the sides had unequal sizes" if unequal.get(name) else missing.get(name)
+        if not found and note is None:
+            note = "no distance to compare"
         row: dict[str, Any] = {"method": name, "answers": len(times[name]), "note": note}
         row["mean ratio"] = float(np.mean(found)) if found else None
         row["largest ratio"] = float(np.max(found)) if found else None
