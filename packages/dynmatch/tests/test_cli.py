@@ -237,6 +237,13 @@ def test_compare_prints_a_row_per_method(capsys):
     assert "dynmatch hub" in {row["method"] for row in json.loads(out)}
 
 
+def test_an_eps_that_the_exact_matcher_would_ignore_is_refused(capsys, tmp_path):
+    code, out, err = run(capsys, "--method", "exact", "--eps", 0.3, "--out", tmp_path / "out", script=match_script)
+    assert (code, out) == (2, "")
+    assert "--eps" in err
+    assert not (tmp_path / "out").exists()
+
+
 def test_compare_reads_taxi_trips_and_says_why_a_peer_is_silent(capsys, tmp_path):
     path = tmp_path / "trips.csv"
     ends = "pickup_longitude,pickup_latitude,dropoff_longitude,dropoff_latitude"
@@ -246,7 +253,7 @@ def test_compare_reads_taxi_trips_and_says_why_a_peer_is_silent(capsys, tmp_path
     code, out, _ = run(capsys, "compare", path, "--every", 5, "--json")
     assert code == 0
     rows = {row["method"]: row for row in json.loads(out)}
-    assert rows["dynmatch exact"]["answers"] == 24
+    assert rows["dynmatch exact"]["answers"] == 12
     assert rows["dynmatch exact"]["mean ratio"] == 1
     assert "unequal sizes" in rows["sliced W1"]["note"]
     path.write_text("op,side,id,x0,x1\ninsert,A,a,1,2\n")

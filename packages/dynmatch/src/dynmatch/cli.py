@@ -50,6 +50,8 @@ def match_command(
     """Keep a matching through a stream of updates and report its distance as it goes."""
     from papers_shared.artifacts import RunDir
 
+    if method == "exact" and eps is not None:
+        raise InputError("--eps means nothing to the exact matcher", hint="leave it out, or take grid or hub")
     stream, skipped, given = _stream(updates, metric, skip_bad, seed)
     unit = given.pop("unit")
     peak, dim = _size_of(stream)
