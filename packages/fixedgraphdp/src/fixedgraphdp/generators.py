@@ -14,13 +14,22 @@ from papers_shared.errors import InputError
 
 
 def chung_lu_hypergraph(n: int, n_users: int, r: int, *, exponent: float = 2.5, seed: int = 0) -> AttributionGraph:
-    r"""Draw n examples of 1 to r users, each user with probability proportional to :math:`i^{-1/(\gamma - 1)}`."""
+    r"""Draw n examples of 1 to r users, each user with probability proportional to :math:`i^{-1/(\gamma - 1)}`.
+
+    An example draws its users one after the other and again whenever it has the one it drew.
+    """
     rng = np.random.default_rng(seed)
     attraction = np.arange(1, n_users + 1) ** (-1.0 / (exponent - 1))
-    attraction /= attraction.sum()
+    below = np.cumsum(attraction)
     sizes = rng.integers(1, min(r, n_users) + 1, n)
-    lists = [rng.choice(n_users, size, replace=False, p=attraction) for size in sizes]
-    return AttributionGraph.from_lists(lists, n_users=n_users)
+    drawn = np.full((n, int(sizes.max(initial=1))), -1)
+    for slot in range(drawn.shape[1]):
+        open_ = np.flatnonzero(sizes > slot)
+        while len(open_):
+            drawn[open_, slot] = np.searchsorted(below, rng.random(len(open_)) * below[-1], side="right")
+            open_ = open_[(drawn[open_, :slot] == drawn[open_, slot, None]).any(axis=1)]
+    example, slot = np.nonzero(drawn >= 0)
+    return AttributionGraph.from_indices(example, drawn[example, slot], n_users=n_users)
 
 
 def preferential_authors(n: int = 20_000, n_users: int = 8_000, r: int = 8, *, seed: int = 0) -> AttributionGraph:

@@ -39,9 +39,9 @@ def packing(
     :math:`x_e \leftarrow x_e \exp(-\alpha \,\mathrm{clip}(g_e, -1, 1))`, with
     :math:`g_e = (A^\top p)_e / w_e - 1`, :math:`p_j = e^{((Ax)_j - 1)/\mu}` and :math:`\alpha = \mu / 2`.
     The rows of A are the users, divided by k, and the caps :math:`x_e \le 1`. The smoothing :math:`\mu` starts at 1/4
-    and halves every 200 steps down to :math:`\eta / (4 \ln(m n/\eta))`, where the theory's guarantee holds; the
-    gap usually closes long before. Every 20 steps x is scaled to be feasible and the prices p, now and on average,
-    are evaluated in the dual; the best of both are kept.
+    and halves, once the gap no longer shrinks, down to :math:`\eta / (4 \ln(m n/\eta))`, where the theory's guarantee
+    holds; the gap usually closes long before. Every 20 steps x is scaled to be feasible and the prices p, now and on
+    average, are evaluated in the dual; the best of both are kept.
 
     Parameters
     ----------
@@ -73,8 +73,9 @@ def packing(
     largest = np.ones(n)
     np.maximum.at(largest, graph.example_of_incidence, width / k)
     x = np.where(used, (1 - eta / 2) / largest, 0.0)
-    best = Packing(np.zeros(n), 0.0, float(weights.sum()) if capped else np.inf, np.zeros(v), 0)
+    best = Packing(np.zeros(n), 0.0, np.inf, np.zeros(v), 0)
     mean_p, count, begun = np.zeros(v), 0, time.monotonic()
+    gap, since = 1.0, 0
     for step in range(1, max_steps + 1):
         p = np.exp(np.minimum((at @ x / k - 1) / mu, 50.0))
         caps = np.where(single, np.exp(np.minimum((x - 1) / mu, 50.0)), 0.0)
@@ -85,11 +86,12 @@ def packing(
         if step % 20 == 0 or step == max_steps:
             best = _better(best, graph, a, at, x, (p / k, mean_p / count / k), weights, scale, k, capped, step)
             decided = target is not None and (best.value >= target or best.upper_bound < target)
-            closed = best.upper_bound - best.value <= eta * best.upper_bound
-            if decided or closed or time.monotonic() - begun > time_limit:
+            before, gap = gap, 1 - best.value / best.upper_bound if best.upper_bound else 0.0
+            if decided or gap <= eta or time.monotonic() - begun > time_limit:
                 break
-            if step % 200 == 0:  # the average starts anew, without the prices of a coarser problem
-                mu, mean_p, count = max(mu / 2, smallest), np.zeros(v), 0
+            if gap > 0.97 * before and step - since >= 40:
+                # The average starts anew, without the prices of a coarser problem.
+                mu, mean_p, count, since = max(mu / 2, smallest), np.zeros(v), 0, step
     return best
 
 
@@ -107,6 +109,7 @@ def _better(
     step: int,
 ) -> Packing:
     """Make x feasible, evaluate the candidate prices, and keep what improves."""
+    caps = np.where(capped | (graph.sizes == 0), 1.0, float(k))  # without its own cap, x_e <= k all the same
     load = at @ x / k
     fair = x / np.maximum(1.0, np.maximum.reduceat(np.append(load[graph.example_users], 0.0), graph.example_ptr[:-1])
                           if graph.n_incidences else 1.0)  # fmt: skip
@@ -119,12 +122,7 @@ def _better(
     for prices in candidates:
         prices = prices * scale
         covered = a @ prices
-        if capped:
-            bound = float(k * prices.sum() + np.maximum(0.0, weights - covered).sum())
-        else:
-            owned = graph.sizes > 0
-            prices = prices * float(np.max(weights[owned] / np.maximum(covered[owned], 1e-12), initial=0.0))
-            bound = float(k * prices.sum() + weights[~owned].sum())
+        bound = float(k * prices.sum() + caps @ np.maximum(0.0, weights - covered))
         if bound < best.upper_bound:
             best = best._replace(upper_bound=bound, prices=prices)
     return best._replace(steps=step)
