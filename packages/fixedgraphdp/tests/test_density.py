@@ -76,3 +76,27 @@ def test_generated_graphs_are_as_described():
     assert graph.r == 8
     assert 40 <= graph.degrees.max() <= 110
     assert np.mean(graph.sizes == 1) == pytest.approx(0.45, abs=0.02)
+
+
+def test_a_density_out_of_time_still_brackets_the_true_one(monkeypatch):
+    """Without time every solver stops at once: c and c_at_least are certified all the same, and progress is told."""
+    graph = generators.preferential_authors(600, 200, seed=3)
+    true = density(graph, 0.1)
+    assert true.exact
+    assert (true.c_at_least, true.cover_gap) == (true.c, 0.0)
+    monkeypatch.setattr(lp, "LARGE", 10)
+    said = []
+    rough = density(graph, 0.1, time_limit=0.0, progress=lambda share, note: said.append((share, note)))
+    assert rough.c_at_least <= true.c <= rough.c
+    assert (1 - rough.cover_gap) * rough.cover - 1e-6 <= true.cover <= rough.cover + 1e-6
+    assert rough.exact is False
+    assert said[-1][0] == 1.0
+    assert any("gap" in note for _, note in said)
+
+
+def test_uniform_examples_have_their_size_and_no_user_twice():
+    graph = generators.uniform_hypergraph(500, 12, 4, seed=1)
+    assert (graph.n_examples, graph.n_users) == (500, 12)
+    assert all(len(set(graph.users_of(e).tolist())) == 4 for e in range(500))
+    with pytest.raises(InputError, match="5 users"):
+        generators.uniform_hypergraph(2, 4, 5)

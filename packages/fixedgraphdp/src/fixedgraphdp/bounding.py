@@ -8,6 +8,7 @@ It sees the public graph and nothing else, so it costs no privacy; the contents 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -89,6 +90,7 @@ def bound(
     trials: int = 16,
     order: str = "size",
     time_limit: float = 600.0,
+    progress: Callable[[float, str], None] = lambda share, note: None,
 ) -> Bounded:
     r"""Choose a k-bounded set of examples.
 
@@ -115,6 +117,8 @@ def bound(
         users' degrees (markedly better), ``"random"``, ``"given"`` by number.
     time_limit
         Seconds for the LP or integer solver.
+    progress
+        Called with the share of the work done and a note while ``"lp"`` solves a large graph.
 
     Returns
     -------
@@ -148,7 +152,7 @@ def bound(
         ranking = priority(graph, order, weights=weights, key=key)
     if method == "lp":
         rankings = [ranking] if order == "size" else [ranking, priority(graph, "size", weights=weights)]
-        found = _by_relaxation(graph, k, _weights(graph, weights), rankings, trials, key or 0, time_limit)
+        found = _by_relaxation(graph, k, _weights(graph, weights), rankings, trials, key or 0, time_limit, progress)
     elif method == "exact":
         found = _by_branching(graph, k, _weights(graph, weights), ranking, time_limit)
     elif method == "rounds":
@@ -195,11 +199,24 @@ def certified(graph: AttributionGraph, k: Any, chosen: Int[np.ndarray, " s"], *,
 
 
 def _by_relaxation(
-    graph: AttributionGraph, k: int, w: np.ndarray, rankings: list[np.ndarray], trials: int, seed: int, limit: float
+    graph: AttributionGraph,
+    k: int,
+    w: np.ndarray,
+    rankings: list[np.ndarray],
+    trials: int,
+    seed: int,
+    limit: float,
+    progress: Callable[[float, str], None],
 ) -> _Found:
-    """Solve the LP and round it."""
-    solved = lp.relaxation(graph, k, w, time_limit=limit)
-    chosen = lp_candidates(graph, k, w, solved.x, rankings, trials=trials, seed=seed).best
+    """Solve the LP, nine tenths of the work on a large graph, and round it."""
+    solved = lp.relaxation(
+        graph, k, w, time_limit=limit, progress=lambda share, note: progress(0.9 * share, f"LP, {note}")
+    )
+    rounding = lp_candidates(
+        graph, k, w, solved.x, rankings, trials=trials, seed=seed,
+        progress=lambda share: progress(0.9 + 0.1 * share, "rounding"),
+    )  # fmt: skip
+    chosen = rounding.best
     notes = (f"{solved.solver}: {solved.note}",) if solved.note else ()
     return _Found(chosen, solved.upper_bound, lp_value=solved.value, notes=notes)
 

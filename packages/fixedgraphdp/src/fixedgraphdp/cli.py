@@ -25,6 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random choices.")]
 NoiseSeed = Annotated[int | None, typer.Option(min=0, help="Makes the noise repeatable, and so not secret.")]
 Delta = Annotated[float, typer.Option(help="Delta of the privacy guarantee.")]
+TimeLimit = Annotated[float, typer.Option(min=0, help="Seconds for the linear programmes; bounds stay valid.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run left in the folder.")]
 
 
@@ -61,6 +62,7 @@ def bound(
     graph: Embedded = "les_miserables",
     dedupe: Dedupe = False,
     public_empty: PublicEmpty = False,
+    time_limit: TimeLimit = 300.0,
     seed: Seed = 0,
     force: Force = False,
     json: Json = False,
@@ -73,7 +75,7 @@ def bound(
     config = {"pairs": str(pairs or graph), "k": k, "method": method, "order": order, "eps": eps, "delta": delta}
     folder = out or _free_folder("bound-report")
     with RunDir(folder, package="fixedgraphdp", config=config, seed=seed, force=force) as run:
-        with progress("bounding", total=5) as bar:
+        with progress("bounding", total=100) as bar:
             found = reports.make_report(
                 reading.graph,
                 k,
@@ -84,7 +86,8 @@ def bound(
                 d=dim,
                 seed=seed,
                 skipped=reading.skipped,
-                done=lambda what: bar.advance(note=what),
+                time_limit=time_limit,
+                progress=lambda share, note: bar.update(round(100 * share), note),
             )
         answer = reports.as_mapping(found)
         names = reading.graph.example_ids[found.kept.selected].tolist()
@@ -124,12 +127,17 @@ def density(
     graph: Embedded = "les_miserables",
     dedupe: Dedupe = False,
     public_empty: PublicEmpty = False,
+    time_limit: TimeLimit = 300.0,
     json: Json = False,
 ) -> None:
     """Measure the density c: the least budget per user that keeps half of the examples."""
     from fixedgraphdp.density import density as measure
 
-    found = measure(_graph(pairs, graph, dedupe, public_empty).graph, beta)._asdict()
+    loaded = _graph(pairs, graph, dedupe, public_empty).graph
+    with progress("density", total=100) as bar:
+        found = measure(
+            loaded, beta, time_limit=time_limit, progress=lambda share, note: bar.update(round(100 * share), note)
+        )._asdict()
     if json:
         emit_json(found)
     else:

@@ -32,6 +32,23 @@ def chung_lu_hypergraph(n: int, n_users: int, r: int, *, exponent: float = 2.5, 
     return AttributionGraph.from_indices(example, drawn[example, slot], n_users=n_users)
 
 
+def uniform_hypergraph(n: int, n_users: int, size: int = 3, *, seed: int = 0) -> AttributionGraph:
+    """Draw n examples of exactly ``size`` different users each, all users alike; a million examples take seconds.
+
+    Raises
+    ------
+    InputError
+        More users in an example than there are.
+    """
+    if not 1 <= size <= n_users:
+        raise InputError(f"an example of {size} users cannot be drawn from {n_users}")
+    rng = np.random.default_rng(seed)
+    users = np.sort(rng.integers(0, n_users, (n, size)), axis=1)
+    while len(repeats := np.flatnonzero((users[:, 1:] == users[:, :-1]).any(axis=1))):
+        users[repeats] = np.sort(rng.integers(0, n_users, (len(repeats), size)), axis=1)
+    return AttributionGraph.from_indices(np.repeat(np.arange(n), size), users.ravel(), n_users=n_users)
+
+
 def preferential_authors(n: int = 20_000, n_users: int = 8_000, r: int = 8, *, seed: int = 0) -> AttributionGraph:
     """Draw papers whose authors come from an urn that starts with each author once and gains a ball per authorship.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import highspy
@@ -74,6 +75,7 @@ def relaxation(
     time_limit: float = 600.0,
     eta: float = 0.05,
     target: float | None = None,
+    progress: Callable[[float, str], None] = lambda share, note: None,
 ) -> LPSolution:
     r"""Solve :math:`\max \sum_e w_e x_e` subject to :math:`\sum_{e \ni v} x_e \le k` and :math:`0 \le x_e \le 1`.
 
@@ -92,6 +94,8 @@ def relaxation(
         The relative gap at which multiplicative weights stop.
     target
         They also stop when it is certain whether the optimum reaches this value.
+    progress
+        Called by multiplicative weights with the share of their time or steps used, and the gap in words.
 
     Returns
     -------
@@ -113,8 +117,9 @@ def relaxation(
             bound = dual_value(graph, k, prices, w) if capped else _cover_value(graph, k, prices, w)
             return LPSolution(x, float(w @ x), bound, prices, "simplex", time.monotonic() - begun, "")
         note = f"the LP did not finish within {time_limit:g} s"
-    solved = packing(graph, k, w, eta=eta, capped=capped, time_limit=time_limit, target=target)
+    solved = packing(graph, k, w, eta=eta, capped=capped, time_limit=time_limit, target=target, progress=progress)
     seconds = time.monotonic() - begun
+    note += f"; stopped after {seconds:.0f} s with a certified gap of {solved.gap:.1%}"
     return LPSolution(
         solved.x, solved.value, solved.upper_bound, solved.prices, "multiplicative weights", seconds, note
     )

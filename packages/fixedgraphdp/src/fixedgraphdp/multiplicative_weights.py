@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,11 @@ class Packing(NamedTuple):
     prices: Float[np.ndarray, " v"]
     steps: int
 
+    @property
+    def gap(self) -> float:
+        """How far the value may be below the optimum, as a share of the bound."""
+        return 1 - self.value / self.upper_bound if self.upper_bound > 0 else 0.0
+
 
 def packing(
     graph: AttributionGraph,
@@ -32,6 +38,7 @@ def packing(
     max_steps: int = 20_000,
     time_limit: float = float("inf"),
     target: float | None = None,
+    progress: Callable[[float, str], None] = lambda share, note: None,
 ) -> Packing:
     r"""Solve the bounding LP to a relative gap ``eta`` between a feasible point and a dual bound.
 
@@ -53,6 +60,8 @@ def packing(
         Stop after so many steps or seconds in any case; the bound returned is valid whenever it stops.
     target
         Stop as soon as it is certain whether the optimum reaches this value.
+    progress
+        Called every 20 steps with the share of the time or steps used, whichever is larger, and the gap in words.
 
     References
     ----------
@@ -86,8 +95,10 @@ def packing(
         if step % 20 == 0 or step == max_steps:
             best = _better(best, graph, a, at, x, (p / k, mean_p / count / k), weights, scale, k, capped, step)
             decided = target is not None and (best.value >= target or best.upper_bound < target)
-            before, gap = gap, 1 - best.value / best.upper_bound if best.upper_bound else 0.0
-            if decided or gap <= eta or time.monotonic() - begun > time_limit:
+            before, gap = gap, best.gap
+            elapsed = time.monotonic() - begun
+            progress(min(1.0, max(elapsed / max(time_limit, 1e-9), step / max_steps)), f"gap {gap:.1%}")
+            if decided or gap <= eta or elapsed > time_limit:
                 break
             if gap > 0.97 * before and step - since >= 40:
                 # The average starts anew, without the prices of a coarser problem.

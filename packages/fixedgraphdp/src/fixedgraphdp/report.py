@@ -51,7 +51,8 @@ def make_report(
     runs: int = 64,
     seed: int = 0,
     skipped: list[str] | None = None,
-    done: Callable[[str], None] = lambda what: None,
+    time_limit: float = 600.0,
+    progress: Callable[[float, str], None] = lambda share, note: None,
 ) -> Report:
     """Bound a graph and study the result.
 
@@ -65,21 +66,29 @@ def make_report(
         Draws for the inclusion probabilities.
     skipped
         What the reader of the data left out.
-    done
-        Called with the name of each part that is finished.
+    time_limit
+        Seconds for the solver of ``method``, and as many again for the density.
+    progress
+        Called with the share of the work done and a note.
     """
+    progress(0.0, "choice of k")
     choice = choose_k(graph, epsilon, delta, d, order=order, seed=seed)
-    done("choice of k")
     budget = choice.best.k if k is None else k
-    kept = bound(graph, budget, method, order=order, key=seed)
-    done("bounding")
+    progress(0.15, "bounding")
+    kept = bound(
+        graph, budget, method, order=order, key=seed, time_limit=time_limit,
+        progress=lambda share, note: progress(0.15 + 0.4 * share, note),
+    )  # fmt: skip
+    progress(0.55, "bias")
     by = method if method == "lp" and graph.n_incidences <= RESAMPLED else "greedy"
     bias = bias_report(graph, budget, method=by, order=order, runs=runs, seed=seed)
-    done("bias")
-    measured = density(graph)
-    done("density")
+    progress(0.65, "density")
+    measured = density(
+        graph, time_limit=time_limit, progress=lambda share, note: progress(0.65 + 0.3 * share, f"density, {note}")
+    )
+    progress(0.95, "curve over k")
     curve = size_curve(graph, sorted({row.k for row in choice.rows} | {budget}), order)
-    done("curve over k")
+    progress(1.0, "done")
     return Report(graph, kept, choice, k is not None, bias, by, measured, curve, skipped or [])
 
 
@@ -127,6 +136,11 @@ def as_mapping(report: Report) -> dict[str, Any]:
     }
 
 
+def density_range(found: Density) -> str | int:
+    """Return c, or the range it is certain to lie in."""
+    return found.c if found.c_at_least == found.c else f"{found.c_at_least} to {found.c} (time was up)"
+
+
 def as_rows(report: Report) -> list[dict[str, Any]]:
     """Return the report as (what, value) rows for a table."""
     kept, graph = report.kept, report.graph
@@ -143,7 +157,7 @@ def as_rows(report: Report) -> list[dict[str, Any]]:
         "certified share of the optimum": f"{kept.ratio_certificate:.1%}",
         "selection bias CV(p)": f"{report.bias.cv:.3f}",
         "bias": report.bias.verdict,
-        "density c (half kept)": report.density.c,
+        "density c (half kept)": density_range(report.density),
         "recommended k": report.choice.best.k,
         "why": report.choice.why,
     }

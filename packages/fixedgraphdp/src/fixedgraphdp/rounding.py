@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +64,7 @@ def lp_candidates(
     *,
     trials: int = 16,
     seed: int = 0,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> Candidates:
     """Round a fractional solution; the best is never below the theory's draws, nor below greedy in any of ``rankings``.
 
@@ -80,6 +81,8 @@ def lp_candidates(
         Greedy's orders, for the candidates that sample nothing.
     trials, seed
         Draws per rate, and their seed.
+    progress
+        Called after each draw with the share of them that is done.
     """
     rng = np.random.default_rng([seed, 1])
     alpha = theory_alpha(graph.n_users, k)
@@ -87,11 +90,12 @@ def lp_candidates(
     worst_first = by_fraction[::-1].copy()
     theory = theory_rounding(graph, k, weights, x, trials=trials, seed=seed)
     candidates = [greedy_set(graph, k, ranking) for ranking in rankings]
-    for rate in np.geomspace(1.0, alpha, STEPS):
-        for _ in range(trials):
+    for step, rate in enumerate(np.geomspace(1.0, alpha, STEPS)):
+        for trial in range(trials):
             drawn = rng.random(graph.n_examples) < x / rate
             candidates.append(_completed(graph, k, drawn, worst_first, by_fraction))
-        candidates = [max(candidates, key=lambda chosen: weights[chosen].sum())]
+            progress((step * trials + trial + 1) / (STEPS * trials))
+            candidates = [max(candidates, key=lambda chosen: weights[chosen].sum())]
     if theory is not None:
         drawn = np.zeros(graph.n_examples, bool)
         drawn[theory] = True
