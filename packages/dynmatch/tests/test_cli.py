@@ -16,6 +16,9 @@ from dynmatch.cli import app, match_script
 from dynmatch.runner import Run
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in POT's own sources
+
+
 def run(capsys, *arguments, script=app):
     with pytest.raises(SystemExit) as stop:
         script(args=[*map(str, arguments)])
