@@ -176,3 +176,14 @@ def test_the_analytic_gaussian_has_the_known_constants():
     assert bounds.gaussian_epsilon(DELTA, 1 / bounds.gaussian_sigma(1.5, DELTA)) == pytest.approx(1.5)
     assert bounds.upper(2, 8, 1.0, DELTA, 100) / bounds.lower(2, 8, 1.0, 100) == pytest.approx(13.9, abs=0.05)
     assert bounds.lower(64, 128, 0.1, 64) == 1.0
+
+
+@pytest.mark.parametrize(("sigma", "slack"), [(0.04, 0.01), (0.005, 5.0)])
+def test_hardly_any_noise_is_accounted_for_on_a_wider_grid(sigma, slack):
+    """One batch of a Poisson sample has the closed form ln(1 + q (e^e - 1)) with e the full batch's at delta / q.
+
+    Beyond 709 the exponential overflows and the library rounds up more; that epsilon is still an upper bound.
+    """
+    q = 0.5
+    exact = epsilon(1, 1.0, sigma, 1, DELTA / q) + np.log(q)
+    assert exact - 1e-6 <= epsilon(1, q, sigma, 1, DELTA) <= exact + slack

@@ -62,6 +62,7 @@ def test_a_pair_table_is_bounded_and_not_overwritten(capsys, tmp_path):
     [
         (["no.csv"], "no such file"),
         (["--k", "0"], "whole number of at least 1"),
+        (["--k", "100000000000000000000"], "at most 2147483647"),
         (["--method", "best"], "unknown method"),
         (["--graph", "facebook"], "no embedded graph"),
         (["--delta", "2"], "delta must lie in"),
@@ -166,8 +167,10 @@ def test_contents_beside_the_pairs_change_nothing(capsys, tmp_path):
         (["account", "--sigma", "inf"], "finite"),
         (["account", "--sigma", "1", "--q", "0"], "sampling rate"),
         (["account", "--eps", "0"], "epsilon must be positive"),
+        (["account", "--eps", "1e6"], "protects nobody"),
         (["test-iid", "--eps", "nan"], "epsilon"),
         (["test-iid", "--s", "0"], "at least 1"),
+        (["test-iid", "--truth", "7"], "want a probability"),
         (["test-iid", "--delta", "1"], "delta must lie in"),
         (["density", "--beta", "1"], "beta"),
         (["train", "--resume"], "--resume needs --out"),
@@ -189,3 +192,21 @@ def test_a_verb_says_on_stderr_what_it_could_not_read(capsys, tmp_path):
     assert code == 0
     assert json.loads(out)["c"] == 1
     assert "1 skipped, first: line 2" in err
+
+
+def test_a_binary_table_sends_no_control_character_to_the_terminal(capsys, tmp_path):
+    path = tmp_path / "photo.csv"
+    path.write_bytes(b"a\x1b[2J\n\x1b[31m,\x07,\x9b\n")
+    code, _, err = run(capsys, app, "density", path, "-q")
+    assert code == 2
+    assert all(mark.isprintable() for mark in err.rstrip("\n"))
+
+
+def test_the_time_limit_reaches_the_density(capsys, tmp_path, monkeypatch):
+    """Above the size of the simplex and without time, the answer is a certified range and the exit code 0."""
+    monkeypatch.setattr("fixedgraphdp.lp.LARGE", 10)
+    code, out, _ = run(capsys, app, "density", "--beta", "0.1", "--time-limit", 0, "--json", "-q")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["c_at_least"] <= 16 <= answer["c"]  # LP_16 of Les Miserables keeps 228 of 254, LP_8 only 179
+    assert answer["exact"] is False

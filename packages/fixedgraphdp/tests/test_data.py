@@ -150,6 +150,9 @@ def test_features_that_do_not_fit_are_refused(tmp_path, arrays, says):
     path.write_bytes(b"PK\x03\x04 torn") if arrays is None else np.savez(path, **arrays)
     with pytest.raises(InputError, match=says):
         data.read_features(path)
+    (tmp_path / "photo.npz").write_bytes(b"\x00\x01 no archive")
+    with pytest.raises(InputError, match=r"is no \.npz file"):  # and no advice to unpickle it
+        data.read_features(tmp_path / "photo.npz")
     np.save(tmp_path / "x.npy", np.ones(3))
     with pytest.raises(InputError, match="single array"):
         data.read_features(tmp_path / "x.npy")

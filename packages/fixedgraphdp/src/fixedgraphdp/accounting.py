@@ -29,6 +29,10 @@ from papers_shared.errors import InputError
 Adjacency = Literal["zero-out", "replace"]
 REPORTED, SEARCH = 1e-4, 1e-3
 """Loss grids: of the epsilon that is reported, and of the search for a noise multiplier. Both round upwards."""
+LARGEST_EPSILON = 1000.0
+"""Noise is not searched for a larger epsilon, under which a user's contents may as well be published."""
+GRID = 2_000_000
+"""Most points of a loss grid. With hardly any noise losses reach thousands, and the grid widens instead of growing."""
 
 
 def epsilon(
@@ -57,7 +61,8 @@ def epsilon(
     adjacency
         ``"zero-out"`` or ``"replace"``.
     interval
-        Grid of the privacy loss; the result is an upper bound at any.
+        Grid of the privacy loss, wider where losses are so large that it would exceed `GRID` points; the result is an
+        upper bound at any.
 
     Returns
     -------
@@ -107,12 +112,14 @@ def noise_multiplier(
     BudgetError
         No noise up to 10,000 k meets the budget.
     InputError
-        A parameter outside its range.
+        A parameter outside its range; an epsilon above `LARGEST_EPSILON`.
     """
     _check(k, q, 1.0, steps, adjacency)
     checked_delta(delta)
     if not epsilon_target > 0:
         raise BudgetError(f"epsilon must be positive, not {epsilon_target}", hint="no finite noise gives epsilon 0")
+    if epsilon_target > LARGEST_EPSILON:
+        raise InputError(f"epsilon {epsilon_target:g} protects nobody", hint=f"give at most {LARGEST_EPSILON:g}")
     if k == 0:
         raise InputError("k is 0: nobody is protected, and no noise is needed")
 
@@ -159,6 +166,8 @@ def epsilon_profile(
 def composed(k: int, q: float, sigma: float, steps: int, *, interval: float = REPORTED) -> PrivacyLossDistribution:
     """Return the privacy loss distribution of ``steps`` batches, both ways of ``zero-out``, rounded upwards."""
     counts = np.arange(k + 1)
+    largest = k**2 / (2 * sigma**2) + 8 * k / sigma  # of one batch, but for a chance of 1e-15
+    interval = max(interval, 2 * largest / GRID)
     return mixture_pld(sigma, counts.astype(float), binom.pmf(counts, k, q), interval).self_compose(steps)
 
 

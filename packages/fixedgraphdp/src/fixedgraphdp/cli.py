@@ -300,6 +300,8 @@ def iid_command(
 
     if not 0 < alpha < 0.5:
         raise InputError(f"--alpha {alpha}: want a number in (0, 1/2)")
+    if not 0 <= truth <= 1:
+        raise InputError(f"--truth {truth}: want a probability")
     if (pairs is None) != (values is None):
         raise InputError("give both --pairs and --values, or neither")
     if pairs is None or values is None:

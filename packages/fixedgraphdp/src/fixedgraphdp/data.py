@@ -98,7 +98,9 @@ def read_csv(path: Path, **options: Any) -> AttributionGraph:
                 raise InputError(f"{path} is UTF-16 text", hint="save it as UTF-8")
         table = csv.read_csv(path, convert_options=as_text)
     except (ArrowInvalid, OSError) as error:
-        raise InputError(f"cannot read {path}: {error}", hint="give a CSV with columns example_id,user_id") from error
+        # Arrow quotes the row it could not parse: of a binary file that would send control characters to a terminal.
+        shown = "".join(mark if mark.isprintable() and mark != "\ufffd" else "?" for mark in str(error))
+        raise InputError(f"cannot read {path}: {shown}", hint="give a CSV with columns example_id,user_id") from error
     return _from_table(table, path, options)
 
 
@@ -131,7 +133,7 @@ def _from_table(table: Any, path: Path, options: dict[str, Any]) -> AttributionG
     missing = [name for name in ("example_id", "user_id") if name not in table.column_names]
     if missing:
         raise InputError(
-            f"{path} lacks the column {' and '.join(missing)} (has {', '.join(table.column_names)})",
+            f"{path} lacks the column{'s' * (len(missing) > 1)} {' and '.join(missing)} (has {', '.join(table.column_names)})",
             hint="the columns are example_id,user_id",
         )
     for name in ("example_id", "user_id"):
@@ -348,6 +350,9 @@ def read_features(path: Path) -> tuple[np.ndarray, np.ndarray]:
     hint = "give an .npz with arrays x (n, d) and y (n,)"
     try:
         with path.open("rb") as raw:  # opened here, because np.load leaves a torn file open
+            if raw.read(2) not in (b"PK", b"\x93N"):
+                raise InputError(f"{path} is no .npz file", hint=hint)  # NumPy would advise to unpickle it
+            raw.seek(0)
             arrays = np.load(raw)
             if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise InputError(f"{path} is a single array", hint=hint)
@@ -356,8 +361,11 @@ def read_features(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"cannot read {path}: {error}", hint=hint) from error
-    if x.ndim != 2 or y.shape != x.shape[:1] or not np.isfinite(x).all():
-        raise InputError(f"{path}: x has shape {x.shape}, y {y.shape}", hint="want finite x (n, d) and y (n,)")
+    if x.ndim != 2 or y.shape != x.shape[:1]:
+        raise InputError(f"{path}: x has shape {x.shape}, y {y.shape}", hint="want x (n, d) and y (n,)")
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise InputError(f"{path}: x is {x[row, column]} in row {row}, column {column}", hint="want finite numbers")
     if not np.isin(y, (0, 1)).all():
         raise InputError(f"{path}: y holds {y[~np.isin(y, (0, 1))][0]:g}", hint="labels are 0 or 1")
     return x, y

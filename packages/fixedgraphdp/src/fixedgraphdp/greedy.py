@@ -101,16 +101,21 @@ def improved_by_swaps(
     return np.flatnonzero(selected)
 
 
+LARGEST_BUDGET = 2**31 - 1
+
+
 def checked_budget(k: Any) -> int:
     """Return k as an int.
 
     Raises
     ------
     InputError
-        It is no whole number of at least 1.
+        It is no whole number of at least 1, or does not fit the compiled loops.
     """
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise InputError(f"k must be a whole number of at least 1, not {k!r}")
+    if k > LARGEST_BUDGET:
+        raise InputError(f"k must be at most {LARGEST_BUDGET}, not {k}", hint="the largest degree keeps everything")
     return int(k)
 
 
