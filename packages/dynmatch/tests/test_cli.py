@@ -15,7 +15,6 @@ import pytest
 from dynmatch.cli import app, match_script
 from dynmatch.runner import Run
 
-
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in POT's own sources
 
 

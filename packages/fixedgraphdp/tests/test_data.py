@@ -193,7 +193,7 @@ def test_unknown_users_and_missing_names_are_refused():
     ("name", "text", "says"),
     [
         ("missing.csv", None, "no such file"),
-        ("p.csv", "a,b\n1,2\n", "lacks the column"),
+        ("p.csv", "a,b\n1,2\n", "lacks example_id and user_id"),
         ("p.csv", "example_id,user_id\na,u\n".encode("utf-16"), "UTF-16 text; save it as UTF-8"),
         ("p.parquet", "not parquet", "cannot read"),
         ("p.xyz", "x", "unknown kind"),

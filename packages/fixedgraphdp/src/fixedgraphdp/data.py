@@ -133,7 +133,7 @@ def _from_table(table: Any, path: Path, options: dict[str, Any]) -> AttributionG
     missing = [name for name in ("example_id", "user_id") if name not in table.column_names]
     if missing:
         raise InputError(
-            f"{path} lacks the column{'s' * (len(missing) > 1)} {' and '.join(missing)} (has {', '.join(table.column_names)})",
+            f"{path} lacks {' and '.join(missing)} (its columns are {', '.join(table.column_names)})",
             hint="the columns are example_id,user_id",
         )
     for name in ("example_id", "user_id"):

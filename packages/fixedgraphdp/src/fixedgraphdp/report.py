@@ -138,7 +138,7 @@ def as_mapping(report: Report) -> dict[str, Any]:
 
 def density_range(found: Density) -> str | int:
     """Return c, or the range it is certain to lie in."""
-    return found.c if found.c_at_least == found.c else f"{found.c_at_least} to {found.c} (time was up)"
+    return found.c if found.c_at_least == found.c else f"{found.c_at_least} to {found.c} (the LP's gap leaves it open)"
 
 
 def as_rows(report: Report) -> list[dict[str, Any]]:
