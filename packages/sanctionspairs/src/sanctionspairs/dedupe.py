@@ -140,6 +140,7 @@ def queue_of(
     open_pairs = np.flatnonzero((found.probability > 0) & (found.probability < 1)).tolist()
 
     def sides(number: int) -> tuple[list[int], list[int]]:
+        """Give the records on either side of a pair, as they would stand if the pair were wrong."""
         i, j = found.pairs[number].tolist()
         a, b = members[int(found.clusters[i])], members[int(found.clusters[j])]
         if a is b:

@@ -203,6 +203,7 @@ def read_pairs(path: PathLike, *, skip_bad: bool = False, stats: ReadStats | Non
     counted = stats if stats is not None else ReadStats()
 
     def build(data: Any) -> tuple[Pair, int]:
+        """Make a pair of one decoded line, and count the properties left out."""
         if not isinstance(data, dict) or "left" not in data or "right" not in data:
             raise SanctionsPairsError("not a pair: an object with left, right and judgement is wanted")
         judgement = data.get("judgement", "no_judgement")

@@ -27,6 +27,7 @@ def map_in_pandas(matcher: str, **settings: Any) -> Callable[[Iterator[pd.DataFr
     """
 
     def score(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        """Score the pairs of each frame with one matcher."""
         made = get(matcher, **settings)
         for frame in frames:
             pairs = [

@@ -22,6 +22,7 @@ def components(pairs: Sequence[Pair]) -> Int[np.ndarray, " n"]:
     parent: dict[str, str] = {}
 
     def find(name: str) -> str:
+        """Return the representative of a record's component, and shorten the path to it."""
         root = name
         while parent.setdefault(root, root) != root:
             root = parent[root]

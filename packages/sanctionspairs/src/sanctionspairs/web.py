@@ -44,6 +44,7 @@ def make_app(queue: Queue, *, user: str | None = None, hosts: tuple[str, ...] = 
         return JSONResponse(_state(queue))
 
     async def decide(request: Request) -> JSONResponse:
+        """Append a decision, or undo the last one."""
         if request.headers.get("x-token") != token:
             return JSONResponse({"error": "reload the page"}, status_code=403)
         try:
