@@ -110,10 +110,10 @@ def test_a_finished_run_is_not_overwritten_and_resumes_from_its_scores(capsys, f
     assert "symmetric" in err
 
 
-def test_a_killed_run_goes_on_with_the_scores_it_has(capsys, pairs_file, tmp_path):
-    names = [option for name in ("regression-v1", "er-unstable", "logic-v2") for option in ("--matcher", name)]
-    arguments = ["matchpairs", str(pairs_file), *names, "--no-ofac",
-                 "--out", str(tmp_path / "run"), "-q"]  # fmt: skip
+def test_a_killed_run_goes_on_with_the_scores_it_has(capsys, small, tmp_path):
+    names = [option for name in ("regression-v1", "er-unstable") for option in ("--matcher", name)]
+    few = write_pairs(tmp_path / "pairs.jsonl", small.pairs[:160])  # the second matcher still takes half a second
+    arguments = ["matchpairs", str(few), *names, "--no-ofac", "--out", str(tmp_path / "run"), "-q"]
     command = [sys.executable, "-W", "ignore", "-c", "from sanctionspairs.cli import app; app()", *arguments]
     process = subprocess.Popen(command, env=os.environ | {"PYTHONWARNINGS": "ignore"})
     first = tmp_path / "run" / "scores-regression-v1.npz"
@@ -128,11 +128,8 @@ def test_a_killed_run_goes_on_with_the_scores_it_has(capsys, pairs_file, tmp_pat
     code, _, err = run(capsys, app, *arguments, "--resume")
     assert code == 0, err
     assert first.stat().st_mtime_ns == stamp
-    assert set(json.loads((tmp_path / "run" / "report.json").read_text())["matchers"]) == {
-        "regression-v1",
-        "er-unstable",
-        "logic-v2",
-    }
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert set(report["matchers"]) == {"regression-v1", "er-unstable"}
 
 
 def test_the_tables_name_errors_by_kind_and_the_band(capsys, pairs_file, tmp_path, small):
@@ -322,14 +319,14 @@ def test_the_small_commands(capsys, tmp_path, pairs_file, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, _ = run(capsys, app, "stats", pairs_file, "--json", "-q")
     assert json.loads(out)["pairs"] == 800
-    code, out, err = run(capsys, app, "block", "--first", 300, "--json", "-q")
+    code, out, err = run(capsys, app, "block", "--first", 150, "--json", "-q")
     assert code == 0, err
     assert json.loads(out)["completeness"] > 0.97
     assert len(pd.read_parquet("candidates.parquet")) == json.loads(out)["candidates"]
-    assert run(capsys, app, "block", "--first", 300, "-q")[0] == 2
+    assert run(capsys, app, "block", "--first", 150, "-q")[0] == 2
     assert run(capsys, app, "block", "--first", 50, "--partitions", 2, "--out", "parts.parquet", "-q")[0] == 0
     assert len(list(Path("parts").glob("*.parquet"))) == 2
-    code, out, _ = run(capsys, app, "bench", "--pairs", 40, "--json", "-q")
+    code, out, _ = run(capsys, app, "bench", "--pairs", 15, "--json", "-q")
     assert json.loads(out)["largest difference"] <= 1e-12
     code, out, _ = run(capsys, app, "prompts", "-q")
     assert "no prompt is saved" in out
