@@ -89,10 +89,10 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
 def _not_installed(peers: dict[str, Callable[[Points, Points], float]], dim: int) -> dict[str, str]:
     """Let each peer solve a small problem, and say which cannot for want of its library."""
     missing = {}
-    small: tuple[Points, Points] = tuple({(side, i): np.full(dim, float(i)) for i in range(3)} for side in "AB")
+    a, b = ({(side, i): np.full(dim, float(i)) for i in range(3)} for side in ("A", "B"))
     for name, method in peers.items():
         try:
-            method(*small)
+            method(a, b)
         except InputError:
             missing[name] = "not installed"
     return missing
