@@ -89,7 +89,8 @@ def run_all(updates: list[Update], every: int, seed: int, progress: Callable[[in
 def _not_installed(peers: dict[str, Callable[[Points, Points], float]], dim: int) -> dict[str, str]:
     """Let each peer solve a small problem, and say which cannot for want of its library."""
     missing = {}
-    a, b = ({(side, i): np.full(dim, float(i)) for i in range(3)} for side in ("A", "B"))
+    a: Points = {(f"a{i}", 0): np.full(dim, float(i)) for i in range(3)}
+    b: Points = {(f"b{i}", 0): np.full(dim, float(i)) for i in range(3)}
     for name, method in peers.items():
         try:
             method(a, b)
