@@ -50,7 +50,7 @@ def test_resume_after_a_kill_asks_only_what_is_missing(tmp_path, stop):
         with running(server, tmp_path, COUNT, CONCURRENCY) as child:
             child.send_signal(stop)
             assert child.wait(timeout=300) == -stop
-        asked = len(server.requests)
+        asked = server.settled()
         assert asked < COUNT
         kept = [json.loads(path.read_text()) for path in tmp_path.glob("*/[!.]*.json")]  # each of them is whole
         assert asked - CONCURRENCY <= len(kept) <= asked

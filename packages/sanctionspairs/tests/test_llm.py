@@ -217,13 +217,13 @@ def test_a_killed_run_asks_nothing_twice(tmp_path, monkeypatch):
         environment = os.environ | {"PYTHONWARNINGS": "ignore", "OPENAI_API_KEY": "k"}
         process = subprocess.Popen(command, env=environment)
         deadline = time.monotonic() + 60
-        while len(list(out.glob("answers/*/*.json"))) < 12 and time.monotonic() < deadline:
+        while len(list(out.glob("answers/*/[!.]*.json"))) < 12 and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        kept = len(list(out.glob("answers/*/*.json")))
-        before = len(server.requests)
+        kept = len(list(out.glob("answers/*/[!.]*.json")))
+        before = server.settled()
         monkeypatch.setenv("OPENAI_API_KEY", "k")
         with pytest.raises(SystemExit) as done:
             app([*arguments, "--resume"])

@@ -127,6 +127,17 @@ class FakeChatServer:
         self._http.server_close()
         self._thread.join()
 
+    def settled(self, quiet: float = 0.25) -> int:
+        """Wait until nothing has arrived for ``quiet`` seconds, and count the requests.
+
+        What a client sent before it was killed may be read only after its death.
+        """
+        seen = -1
+        while seen < len(self.requests):
+            seen = len(self.requests)
+            self._closing.wait(quiet)
+        return seen
+
     @contextlib.contextmanager
     def _receive(self, body: dict[str, Any]) -> Generator[Fault | None]:
         with self._lock:
