@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -284,7 +285,7 @@ def stream(
         raise typer.Exit(130) from None
 
 
-def _answer(lines: TextIO, live: Live, skip_bad: bool) -> None:
+def _answer(lines: Iterable[str], live: Live, skip_bad: bool) -> None:
     """Print a distance for each line as it comes."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
