@@ -496,3 +496,12 @@ def test_help_is_quick():
     """)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
+
+
+def test_names_that_would_act_on_a_terminal_are_written_out(capsys):
+    name = "a\x1b[2Jb\u202ec"
+    cli.table([{name: name}], title=name)
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.count(r"a\x1b[2Jb\u202ec") == 3
+    assert cli.visible("plain, 模型 é") == "plain, 模型 é"

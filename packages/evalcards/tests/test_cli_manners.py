@@ -7,8 +7,9 @@ import pytest
 from evalcards import cli, report
 from evalcards.cli import app, evalcard_script
 from evalcards.schema import read_log
-from evalcards.sentences import many, p_text, visible
+from evalcards.sentences import many, p_text
 from evalcards.store import Store
+from papers_shared.cli import visible
 
 
 def run(capsys, script, *arguments):

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from papers_shared._atomic import DISK_FULL
+from papers_shared._visible import visible
 from papers_shared.errors import InputError
 
 
@@ -127,7 +128,7 @@ def _exit_code(run: Callable[[], Any], program: str, arguments: list[str]) -> in
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(" ".join(text.split()) + "\n")
+        sys.stderr.write(visible(" ".join(text.split())) + "\n")
         sys.stderr.flush()
 
 

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from papers_shared._visible import visible
+
 
 def number(value: Any) -> str:
-    """Format one cell: four significant digits, integers whole, None as a dash, booleans as yes or no."""
+    """Format one cell: four significant digits, integers whole, None as a dash, booleans as yes or no, text inert."""
     if value is None:
         return "-"
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
@@ -20,7 +22,7 @@ def number(value: Any) -> str:
         return str(int(value))
     if isinstance(value, numbers.Real):
         return significant(float(value))
-    return str(value)
+    return visible(str(value))
 
 
 def significant(value: float, digits: int = 4) -> str:
@@ -47,13 +49,19 @@ def render(
     if columns is None:
         columns = list(dict.fromkeys(key for row in rows for key in row))
     cells = [[row.get(name) for name in columns] if isinstance(row, Mapping) else list(row) for row in rows]
-    layout = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False)
+    layout = Table(
+        box=box.SIMPLE_HEAD,
+        title=None if title is None else visible(title),
+        title_justify="left",
+        pad_edge=False,
+        show_edge=False,
+    )
     for position, name in enumerate(columns):
         numeric = [row[position] for row in cells if row[position] is not None]
         right = bool(numeric) and all(
             isinstance(value, numbers.Real) and not isinstance(value, bool) for value in numeric
         )
-        layout.add_column(Text(str(name)), justify="right" if right else "left", overflow="fold")
+        layout.add_column(Text(visible(str(name))), justify="right" if right else "left", overflow="fold")
     for row in cells:
         layout.add_row(*(Text(number(value)) for value in row))
     terminal = sys.stdout.isatty()

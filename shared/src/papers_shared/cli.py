@@ -19,9 +19,10 @@ import typer
 
 from papers_shared import _progress
 from papers_shared._manners import PaperCommand, PaperGroup, Settings, on_quiet, on_verbose
+from papers_shared._visible import visible
 from papers_shared.errors import InputError
 
-__all__ = ["emit_json", "paper_app", "parse_seeds", "progress", "quiet", "table", "track", "verb"]
+__all__ = ["emit_json", "paper_app", "parse_seeds", "progress", "quiet", "table", "track", "verb", "visible"]
 
 
 _QUIET = typer.Option("--quiet", "-q", callback=on_quiet, metavar="", help="No progress or notes on stderr.")

@@ -30,11 +30,10 @@ from evalcards.cli_common import (
     embedded,
     read_schema,
     say,
-    show,
 )
 from evalcards.cli_sources import MAX_BYTES, MaxBytes, Sources, split_inputs, tell, with_sources
-from evalcards.sentences import many, visible
-from papers_shared.cli import emit_json, progress, verb
+from evalcards.sentences import many
+from papers_shared.cli import emit_json, progress, table, verb, visible
 from papers_shared.errors import InputError
 
 _DEFAULT_STORE = Path("evalcards.duckdb")
@@ -123,7 +122,7 @@ def _print(summed: Any, lines: list[dict[str, Any]]) -> None:
     from evalcards import report
 
     overall = summed["overall"]
-    show(
+    table(
         report.summary_rows(summed), title=f"{many(overall['rows'], 'result')} in {many(overall['triples'], 'triple')}"
     )
     one = len({line["model"] for line in lines}) == 1
@@ -132,7 +131,7 @@ def _print(summed: Any, lines: list[dict[str, Any]]) -> None:
     if shown and sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE:
         _print_narrow(shown, title)
     elif shown:
-        show(shown, title=title)
+        table(shown, title=title)
     if len(lines) > MOST_LINES:
         typer.echo(f"... and {many(len(lines) - MOST_LINES, 'more triple')}, in report.json")
 
@@ -186,7 +185,7 @@ def import_command(
         emit_json(answer)
     else:
         tell(done, where)
-        show([{k: v for k, v in answer.items() if k not in ("failures", "notices")}])
+        table([{k: v for k, v in answer.items() if k not in ("failures", "notices")}])
     if done.failures:
         raise typer.Exit(FAILED)
 
@@ -211,7 +210,7 @@ def validate(
     if json:
         emit_json(found)
     elif found:
-        show(found)
+        table(found)
     else:
         typer.echo(f"{many(len(files), 'file')}, nothing to say")
     if any(line["level"] == "error" for line in found):

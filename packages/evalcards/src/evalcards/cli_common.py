@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from evalcards.sentences import visible
-from papers_shared.cli import paper_app, progress, quiet, table
+from papers_shared.cli import paper_app, progress, quiet, visible
 from papers_shared.errors import InputError
 
 app = paper_app(
@@ -42,12 +40,6 @@ def say(text: str) -> None:
     """Write a note to stderr, unless the user wants none."""
     if not quiet():
         typer.echo(visible(text), err=True)
-
-
-def show(rows: Iterable[Mapping[str, Any]], *, title: str | None = None) -> None:
-    """Print a table of what files may have named: control characters are shown, not sent to the terminal."""
-    lines = [{k: visible(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-    table(lines, title=None if title is None else visible(title))
 
 
 def check_signals(profile: str, factor: float) -> None:

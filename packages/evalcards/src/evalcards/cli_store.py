@@ -24,10 +24,9 @@ from evalcards.cli_common import (
     check_signals,
     existing,
     read_schema,
-    show,
 )
 from evalcards.sentences import many, percent
-from papers_shared.cli import emit_json, progress, track
+from papers_shared.cli import emit_json, progress, table, track
 from papers_shared.errors import InputError
 
 
@@ -55,7 +54,7 @@ def signals(
     if json:
         emit_json(summed | ({"significance": [test._asdict() for test in tests]} if significance else {}))
         return
-    show(report.summary_rows(summed), title=f"{many(summed['overall']['rows'], 'result')}, profile {profile}")
+    table(report.summary_rows(summed), title=f"{many(summed['overall']['rows'], 'result')}, profile {profile}")
     lines = [
         {
             "category": name,
@@ -68,9 +67,9 @@ def signals(
         }
         for name, part in summed["by_category"].items()
     ]
-    show(lines, title="by category")
+    table(lines, title="by category")
     if tests:
-        show(
+        table(
             [t._asdict() | {key: getattr(t, key) or "< 1e-300" for key in ("p", "p_holm")} for t in tests[:20]],
             title=f"beyond the paper: {many(len(tests), 'tested triple')}, smallest p first",
         )
@@ -94,7 +93,7 @@ def compare_command(
     if json:
         emit_json([c._asdict() for c in found])
         return
-    show(
+    table(
         {
             "verdict": c.verdict,
             "metric": " ".join(filter(None, (c.metric, c.a["slice_name"]))),
@@ -160,7 +159,7 @@ def snapshot(
 ) -> None:
     """Keep what a store says now under a name."""
     held = existing(store)
-    show([held.snapshot(name)])
+    table([held.snapshot(name)])
     held.close()
 
 
@@ -178,7 +177,7 @@ def diff_command(
     if json:
         emit_json(found)
         return
-    show(
+    table(
         [{"rate": name, first: pair[0], second: pair[1]} for name, pair in found.rates.items()]
         or [{"rate": "none changed"}]
     )
@@ -187,7 +186,7 @@ def diff_command(
         f"the signals of {many(len(found.signals), 'triple')} changed"
     )
     if found.signals:
-        show([{k: v for k, v in line.items() if k != "link"} for line in found.signals[:MOST_LINES]])
+        table([{k: v for k, v in line.items() if k != "link"} for line in found.signals[:MOST_LINES]])
 
 
 @app.command()
@@ -230,7 +229,7 @@ def field_set_command(
     if json:
         emit_json({"fields": [field._asdict() for field in fields]})
     else:
-        show([{"path": f.path, "coverage": f.coverage, "items": ", ".join(f.items)} for f in fields],
+        table([{"path": f.path, "coverage": f.coverage, "items": ", ".join(f.items)} for f in fields],
               title=many(len(fields), "field"))  # fmt: skip
 
 
@@ -265,4 +264,4 @@ def bench(
     if json:
         emit_json(answer)
     else:
-        show([{"what": name, "value": value} for name, value in answer.items()])
+        table([{"what": name, "value": value} for name, value in answer.items()])

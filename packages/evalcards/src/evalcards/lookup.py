@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalcards.errors import UnknownModel
 from evalcards.identity import near_names, route_id, slug
-from evalcards.sentences import visible
+from papers_shared.cli import visible
 
 if TYPE_CHECKING:
     from evalcards.store import Store

@@ -20,6 +20,7 @@ from evalcards.sentences import difference_text, p_text, score_text, setting_tex
 from evalcards.signals.provenance import SOURCE_TYPES
 from evalcards.strict_json import canonical
 from papers_shared.artifacts import jsonable
+from papers_shared.cli import visible
 
 if TYPE_CHECKING:
     from evalcards.store import Store
@@ -161,7 +162,7 @@ def _pretty(value: Any) -> str:
 
 def _cell(value: Any) -> str:
     """Write a value into a Markdown table: no line breaks, no bars, no tags."""
-    text = html.escape(sentences.visible(" ".join(str(value).split())), quote=False)
+    text = html.escape(visible(" ".join(str(value).split())), quote=False)
     return re.sub(r"([\\|\[\]`*_])", r"\\\1", text)
 
 

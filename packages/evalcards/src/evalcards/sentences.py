@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
-
-_ACTING = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 GLOSSARY: dict[str, str] = {
     "Result": "One score of one model on one benchmark with one metric, as one source reported it.",
@@ -84,11 +81,6 @@ def setting_text(value: Any) -> str:
 def many(count: int, noun: str, plural: str = "") -> str:
     """Write a count with its noun, as in 1 card and 1,000 cards."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def visible(text: str) -> str:
-    """Write control characters and marks that turn the writing around as escapes: a name must not act."""
-    return _ACTING.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def reproducibility(summary: dict[str, Any]) -> str:

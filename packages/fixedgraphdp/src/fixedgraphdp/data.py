@@ -98,9 +98,7 @@ def read_csv(path: Path, **options: Any) -> AttributionGraph:
                 raise InputError(f"{path} is UTF-16 text", hint="save it as UTF-8")
         table = csv.read_csv(path, convert_options=as_text)
     except (ArrowInvalid, OSError) as error:
-        # Arrow quotes the row it could not parse: of a binary file that would send control characters to a terminal.
-        shown = "".join(mark if mark.isprintable() and mark != "\ufffd" else "?" for mark in str(error))
-        raise InputError(f"cannot read {path}: {shown}", hint="give a CSV with columns example_id,user_id") from error
+        raise InputError(f"cannot read {path}: {error}", hint="give a CSV with columns example_id,user_id") from error
     return _from_table(table, path, options)
 
 
