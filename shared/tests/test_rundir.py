@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from papers_shared import InputError, _rundir
-from papers_shared.artifacts import RunDir, read_jsonl
+from papers_shared.artifacts import RunDir, free_folder, read_jsonl, refuse_used_folder
 
 CONFIG = {"lr": 0.1, "data": {"name": "digits", "n": 100}, "names": ["a"]}
 
@@ -207,3 +207,32 @@ with RunDir(sys.argv[1], config={"steps": 40}, resume=True) as run:
     assert [row["step"] for row in read_jsonl(tmp_path / "r" / "history.jsonl")] == list(range(40))
     assert manifest(tmp_path / "r")["status"] == "finished"
     assert manifest(tmp_path / "r")["attempts"] == 4
+
+
+def test_a_folder_can_be_refused_before_the_work_that_fills_it(tmp_path):
+    refuse_used_folder(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    with RunDir(tmp_path / "ours"):
+        pass
+    refuse_used_folder(tmp_path / "ours", force=True)
+    with pytest.raises(InputError, match="is not empty") as refused:
+        refuse_used_folder(tmp_path / "ours")
+    assert refused.value.hint.startswith("pass --force")  # nothing that the run does not have
+    with pytest.raises(InputError) as again:
+        RunDir(tmp_path / "ours", resume=None)
+    assert str(again.value) == str(refused.value)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / ".hidden").touch()
+    for force in (False, True):
+        with pytest.raises(InputError, match="theirs"):
+            refuse_used_folder(tmp_path / "theirs", force=force)
+    with pytest.raises(InputError, match="is a file"):
+        refuse_used_folder(tmp_path / "theirs" / ".hidden")
+
+
+def test_a_free_folder_is_the_first_name_not_taken(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(free_folder("run")) == "run"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run-2").touch()
+    assert str(free_folder("run")) == "run-3"

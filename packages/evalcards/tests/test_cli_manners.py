@@ -57,7 +57,8 @@ def test_quiet_is_quiet(capsys, tmp_path, one):
         (["--mapping", "one.json"], "needs 'model'"),
         (["--models", "none.json"], "no such file"),
         (["--out", "one.json"], "is a file"),
-        (["--out", "full"], "is not empty; pass --force"),
+        (["--out", "full"], "is not empty (holds mine.txt); pass --force"),
+        (["--out", "full", "--force"], "no run of ours made it"),
         ([""], "an input is empty"),
     ],
 )

@@ -118,6 +118,20 @@ def test_a_time_limit_falls_back_to_multiplicative_weights_and_says_so():
     assert found.upper_bound >= math.floor(exact)
 
 
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("capped", [True, False])
+def test_multiplicative_weights_bound_the_programme_without_caps_too(capped, k):
+    """Without caps an example still cannot exceed k, which is what the bound pays for one that prices leave short."""
+    graph = generators.chung_lu_hypergraph(400, 200, 3, seed=2)
+    weights = np.random.default_rng(0).uniform(0.5, 2, 400)
+    exact = lp.relaxation(graph, k, weights, capped=capped).value
+    for eta in (0.3, 0.02):
+        solved = packing(graph, k, weights, eta=eta, capped=capped)
+        assert solved.value <= exact * (1 + 1e-9)
+        assert exact <= solved.upper_bound * (1 + 1e-9)
+        assert solved.gap <= eta
+
+
 @pytest.mark.parametrize("capped", [True, False])
 def test_multiplicative_weights_out_of_time_leave_a_valid_bound(capped):
     graph = generators.chung_lu_hypergraph(400, 200, 3, seed=2)

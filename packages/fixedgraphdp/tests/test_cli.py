@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from fixedgraphdp import bound, data
-from fixedgraphdp.cli import _free_folder, app, bound_script
+from fixedgraphdp.cli import app, bound_script
+from papers_shared.artifacts import free_folder
 
 
 def run(capsys, script, *arguments):
@@ -39,7 +40,7 @@ def test_the_embedded_default_needs_nothing(capsys, tmp_path, monkeypatch):
     chosen = np.array(names, int)
     assert data.embedded().user_degrees(chosen).max() <= report["k"]
     assert len(chosen) == report["size"]
-    assert str(_free_folder("bound-report")) == "bound-report-2"  # the next run is never in its way
+    assert str(free_folder("bound-report")) == "bound-report-2"  # the next run is never in its way
 
 
 def test_a_pair_table_is_bounded_and_not_overwritten(capsys, tmp_path):

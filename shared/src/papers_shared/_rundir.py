@@ -43,6 +43,7 @@ class RunDir:
         Clear a folder that an earlier run made. A folder without our manifest is never cleared.
     resume
         Continue in the folder if it holds an unfinished or finished run with the same settings; start if it is empty.
+        None: runs of this kind cannot be continued, and a refusal does not offer it.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ class RunDir:
         config: Mapping[str, Any] | None = None,
         seed: int | None = None,
         force: bool = False,
-        resume: bool = False,
+        resume: bool | None = False,
     ) -> None:
         if force and resume:
             raise InputError("--force and --resume exclude each other", hint="--force starts anew, --resume continues")
@@ -88,8 +89,9 @@ class RunDir:
         self._begun = time.monotonic()
         try:
             # Looked at before the lock: a refused folder stays exactly as it was.
-            held = self._held()
-            old = self._old_manifest(held, force, resume) if held else None
+            old = _old_manifest(self.path, force, resume)
+            if old is not None and resume:
+                self._same_settings(old)
             self.path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
         except OSError as error:
@@ -123,37 +125,13 @@ class RunDir:
         except InputError as second:  # as on a full disk: what went wrong first is what the user must hear
             _LOG.warning("%s", second)
 
-    def _held(self) -> list[str]:
-        """Return the names in the folder, without our lock file and what a kill left of a manifest half written."""
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError(f"{self.path} is a file", hint="name a folder")
-        if not self.path.exists():
-            return []
-        torn = _atomic.temporary_prefix(self / _MANIFEST)
-        return sorted(e.name for e in self.path.iterdir() if e.name != _LOCK and not e.name.startswith(torn))
-
-    def _old_manifest(self, held: list[str], force: bool, resume: bool) -> dict[str, Any]:
-        if not (force or resume):
-            shown = ", ".join(held[:3]) + (", ..." if len(held) > 3 else "")
+    def _same_settings(self, old: Mapping[str, Any]) -> None:
+        different = _differences({key: old.get(key) for key in self._settings}, self._settings)
+        if different:
             raise InputError(
-                f"{self.path} is not empty (holds {shown})",
-                hint="pass --resume to continue that run, --force to replace it, or choose another folder",
+                f"cannot resume {self.path} with other settings: {'; '.join(different)}",
+                hint="give the same options, or --force to start anew",
             )
-        manifest = read_json(self / _MANIFEST) if _MANIFEST in held else {}
-        if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-            verb = "clear" if force else "resume"
-            raise InputError(
-                f"will not {verb} {self.path}: no run of ours made it (no {_MANIFEST} of the right format)",
-                hint="choose another folder or empty it yourself",
-            )
-        if resume:
-            different = _differences({key: manifest.get(key) for key in self._settings}, self._settings)
-            if different:
-                raise InputError(
-                    f"cannot resume {self.path} with other settings: {'; '.join(different)}",
-                    hint="give the same options, or --force to start anew",
-                )
-        return manifest
 
     def _take_lock(self) -> None:
         """Hold the folder until this process ends; the kernel drops the lock of a killed one."""
@@ -235,3 +213,56 @@ def _differences(old: Any, new: Any, name: str = "") -> list[str]:
             found += _differences(old.get(key), new.get(key), inner)
         return found
     return [] if old == new else [f"{name} {old} -> {new}"]
+
+
+def free_folder(stem: str) -> Path:
+    """Return the first of ``stem``, ``stem-2``, ... that is not taken: a run without --out stands in no other's way."""
+    number = 1
+    while (path := Path(stem if number == 1 else f"{stem}-{number}")).exists():
+        number += 1
+    return path
+
+
+def refuse_used_folder(path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Refuse a folder in which a `RunDir` that cannot be continued would not start, before the work that fills it.
+
+    The folder stays as it is.
+
+    Raises
+    ------
+    InputError
+        As for `RunDir` with ``resume=None``.
+    """
+    _old_manifest(Path(path), force, None)
+
+
+def _held(path: Path) -> list[str]:
+    """Return the names in a folder, without our lock file and what a kill left of a manifest half written."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file", hint="name a folder")
+    if not path.exists():
+        return []
+    torn = _atomic.temporary_prefix(path / _MANIFEST)
+    return sorted(e.name for e in path.iterdir() if e.name != _LOCK and not e.name.startswith(torn))
+
+
+def _old_manifest(path: Path, force: bool, resume: bool | None) -> dict[str, Any] | None:
+    """Return the manifest of the run that a folder holds, None if it is empty; refuse what may not be touched."""
+    held = _held(path)
+    if not held:
+        return None
+    if not (force or resume):
+        shown = ", ".join(held[:3]) + (", ..." if len(held) > 3 else "")
+        go_on = "" if resume is None else "--resume to continue that run, "
+        raise InputError(
+            f"{path} is not empty (holds {shown})",
+            hint=f"pass {go_on}--force to replace it, or choose another folder",
+        )
+    manifest = read_json(path / _MANIFEST) if _MANIFEST in held else {}
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+        verb = "clear" if force else "resume"
+        raise InputError(
+            f"will not {verb} {path}: no run of ours made it (no {_MANIFEST} of the right format)",
+            hint="choose another folder or empty it yourself",
+        )
+    return manifest

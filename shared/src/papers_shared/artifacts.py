@@ -20,7 +20,7 @@ from papers_shared._atomic import atomic_path, refuse_existing
 from papers_shared._figures import PALETTE, figure_style, write_figure
 from papers_shared._json import dumps, jsonable
 from papers_shared._provenance import provenance
-from papers_shared._rundir import RunDir
+from papers_shared._rundir import RunDir, free_folder, refuse_used_folder
 from papers_shared._text import (
     append_jsonl,
     read_json,
@@ -45,11 +45,13 @@ __all__ = [
     "atomic_path",
     "dumps",
     "figure_style",
+    "free_folder",
     "jsonable",
     "provenance",
     "read_json",
     "read_jsonl",
     "refuse_existing",
+    "refuse_used_folder",
     "write_bytes",
     "write_csv",
     "write_figure",

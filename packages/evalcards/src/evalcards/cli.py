@@ -41,22 +41,6 @@ _WIDE = 140
 """Columns of a terminal from which on a triple fits on a line."""
 
 
-def _free_folder(stem: str) -> Path:
-    """Return the first folder name not taken yet, so that a run without --out never stands in another's way."""
-    number = 1
-    while (path := Path(stem if number == 1 else f"{stem}-{number}")).exists():
-        number += 1
-    return path
-
-
-def _check_folder(folder: Path, force: bool) -> None:
-    """Refuse a folder that cannot take the report before anything is read; what it holds is looked at again then."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"--out {folder} is a file", hint="name a folder")
-    if not force and folder.is_dir() and any(not entry.name.startswith(".") for entry in folder.iterdir()):
-        raise InputError(f"--out {folder} is not empty", hint="pass --force to replace it, or choose another folder")
-
-
 @app.command()
 @with_sources
 def evalcard(
@@ -79,13 +63,14 @@ def evalcard(
     """Read evaluation outputs, print the four signals per triple, write cards as HTML, Markdown and JSON."""
     from evalcards import report
     from evalcards.signals import rollup
+    from papers_shared.artifacts import free_folder, refuse_used_folder
 
     sources.check()
     check_mode(mode)
     check_signals(profile, threshold_factor)
     schema = read_schema(field_set)
-    folder = out or _free_folder("evalcard-report")
-    _check_folder(folder, force)
+    folder = out or free_folder("evalcard-report")
+    refuse_used_folder(folder, force=force)
     failures: tuple[Any, ...] = ()
     if inputs:
         files, urls = split_inputs(inputs, remote)

@@ -195,7 +195,7 @@ def write_report(
     InputError
         The folder is in use and ``force`` is false.
     """
-    with RunDir(folder, package="evalcards", config=config, force=force) as run:
+    with RunDir(folder, package="evalcards", config=config, force=force, resume=None) as run:
         written = write_cards(store, run.path, chosen.models[:most], chosen.benchmarks, mode, done)
         overall = summed["overall"]
         if overall["rows"]:

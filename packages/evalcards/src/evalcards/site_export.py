@@ -52,7 +52,7 @@ def write_site(
     models = [{"model": line["id"]} for line in views.models_list(store)]
     benchmarks = [{"benchmark": line["id"]} for line in views.benchmarks_list(store) if line["rows"]]
     lines: dict[str, list[str]] = {"model": [], "benchmark": []}
-    with RunDir(folder, package="evalcards", config={"mode": mode}, force=force) as run:
+    with RunDir(folder, package="evalcards", config={"mode": mode}, force=force, resume=None) as run:
         for choice in track([*models, *benchmarks], "writing cards"):
             kind, name = next(iter(choice.items()))
             view = render.view_of(store, **choice)

@@ -41,14 +41,6 @@ def _graph(pairs: Path | None, name: str, dedupe: bool = False, public_empty: bo
     return reading
 
 
-def _free_folder(stem: str) -> Path:
-    """Return the first folder name not taken yet, so that a run without --out never stands in another's way."""
-    number = 1
-    while (path := Path(stem if number == 1 else f"{stem}-{number}")).exists():
-        number += 1
-    return path
-
-
 @app.command()
 def bound(
     pairs: Pairs = None,
@@ -69,12 +61,12 @@ def bound(
 ) -> None:
     """Choose the examples to train on, so that no user has more than k, and report what that costs."""
     from fixedgraphdp import report as reports
-    from papers_shared.artifacts import RunDir, write_csv, write_figure, write_json, write_text
+    from papers_shared.artifacts import RunDir, free_folder, write_csv, write_figure, write_json, write_text
 
     reading = _graph(pairs, graph, dedupe, public_empty)
     config = {"pairs": str(pairs or graph), "k": k, "method": method, "order": order, "eps": eps, "delta": delta}
-    folder = out or _free_folder("bound-report")
-    with RunDir(folder, package="fixedgraphdp", config=config, seed=seed, force=force) as run:
+    folder = out or free_folder("bound-report")
+    with RunDir(folder, package="fixedgraphdp", config=config, seed=seed, force=force, resume=None) as run:
         with progress("bounding", total=100) as bar:
             found = reports.make_report(
                 reading.graph,
@@ -205,7 +197,7 @@ def train(
 
     from fixedgraphdp import choice
     from fixedgraphdp.training import DPSGD, accuracy, logistic_loss
-    from papers_shared.artifacts import RunDir, read_jsonl, write_figure, write_json, write_npz
+    from papers_shared.artifacts import RunDir, free_folder, read_jsonl, write_figure, write_json, write_npz
 
     if resume and out is None:
         raise InputError("--resume needs --out", hint="name the folder of the run to go on with")
@@ -214,7 +206,7 @@ def train(
     config = {"pairs": str(pairs), "data": str(data), "k": budget, "eps": eps, "delta": delta, "steps": steps,
               "clip": clip, "adjacency": adjacency, "weights": weights, "examples": examples}  # fmt: skip
     with RunDir(
-        out or _free_folder("train-run"), package="fixedgraphdp", config=config, seed=seed, resume=resume, force=force
+        out or free_folder("train-run"), package="fixedgraphdp", config=config, seed=seed, resume=resume, force=force
     ) as run:
         model = DPSGD(
             logistic_loss, np.zeros(x.shape[1], np.float32), graph, budget, eps, delta,

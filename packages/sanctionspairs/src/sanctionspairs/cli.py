@@ -53,14 +53,6 @@ def _read(pairs: Path | None, skip_bad: bool, most: int | None = None) -> tuple[
     return found, stats
 
 
-def _free_folder(stem: str) -> Path:
-    """Return the first folder name not taken, so that a run without --out never stands in another's way."""
-    number = 1
-    while (path := Path(stem if number == 1 else f"{stem}-{number}")).exists():
-        number += 1
-    return path
-
-
 def _exit_if_bad(stats: Any) -> None:
     if stats.too_many_bad:
         typer.echo(
@@ -133,7 +125,7 @@ def matchpairs(
     json: Json = False,
 ) -> None:
     """Compare matchers on judged pairs: figures, errors by kind, when to abstain, and why a pair was decided."""
-    from papers_shared.artifacts import RunDir
+    from papers_shared.artifacts import RunDir, free_folder
     from sanctionspairs import study as studies
 
     if demo and pairs is not None:
@@ -148,7 +140,7 @@ def matchpairs(
               "costs": [c_fp, c_fn, c_call]}  # fmt: skip
     found, stats = _read(pairs, skip_bad)
     with RunDir(
-        out or _free_folder("matchpairs-run"),
+        out or free_folder("matchpairs-run"),
         package="sanctionspairs",
         config=config,
         seed=seed,

@@ -9,7 +9,7 @@ import typer
 
 from papers_shared.cli import emit_json, progress, quiet, table
 from papers_shared.errors import InputError
-from sanctionspairs.cli import Force, Json, SkipBad, _exit_if_bad, _free_folder, app
+from sanctionspairs.cli import Force, Json, SkipBad, _exit_if_bad, app
 
 Entities = Annotated[
     Path | None, typer.Argument(help="FollowTheMoney entities, one a line.  [default: SanctionsSim's]")
@@ -101,7 +101,7 @@ def dedupe(
     import numpy as np
     import pandas as pd
 
-    from papers_shared.artifacts import RunDir, atomic_path, write_csv, write_json
+    from papers_shared.artifacts import RunDir, atomic_path, free_folder, write_csv, write_json
     from sanctionspairs.cluster import bcubed, largest, pairwise, violations
     from sanctionspairs.dedupe import dedupe as run_dedupe
     from sanctionspairs.dedupe import queue_of
@@ -117,7 +117,9 @@ def dedupe(
         raise InputError(f"--matcher {matcher} needs training pairs", hint="use pairnet, regression-v1, logic-v2, ...")
     config = {"entities": str(entities or "SanctionsSim"), "matcher": matcher, "cut": cut, "method": method,
               "edges": str(edges), "k": k, "max_block": max_block, "first": most}  # fmt: skip
-    with RunDir(out or _free_folder("dedupe-run"), package="sanctionspairs", config=config, force=force) as run:
+    with RunDir(
+        out or free_folder("dedupe-run"), package="sanctionspairs", config=config, force=force, resume=None
+    ) as run:
         with progress("blocking and scoring") as bar:
             found = run_dedupe(
                 records, scorer, cut=cut, method=method, edges=judged, k=k, max_block=max_block, done=bar.advance
